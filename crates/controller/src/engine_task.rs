@@ -190,7 +190,7 @@ impl EngineTask {
         self.guarded.set_complete(loaded);
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
-            self.settle();
+            self.settle(loaded);
         }
         // Questions alone make no batch.
         if events > 0 {
@@ -290,7 +290,7 @@ impl EngineTask {
         };
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, loaded: bool) {
         let mut statuses = BTreeSet::new();
         loop {
             let mut changes = self.guarded.settle();
@@ -299,8 +299,14 @@ impl EngineTask {
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
             self.diagnostics.take(&mut changes, &self.guarded);
-            let strict = self.strict.as_mut();
-            let again = strict.is_some_and(|it| it.pass(self.guarded.translator_mut(), &changes.resources));
+            let again = match &mut self.strict {
+                Some(strict) if loaded => strict.pass(self.guarded.translator_mut(), &changes.resources),
+                Some(strict) => {
+                    strict.put_off(&changes.resources);
+                    false
+                }
+                None => false,
+            };
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.
@@ -309,7 +315,7 @@ impl EngineTask {
                 break;
             }
         }
-        if let Some(strict) = &mut self.strict {
+        if let Some(strict) = self.strict.as_mut().filter(|_| loaded) {
             strict.ask();
             self.publisher.hold(&strict.held());
         }

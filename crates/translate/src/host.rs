@@ -48,13 +48,57 @@ pub(crate) struct Placed {
     resolved: Arc<Resolved>,
     /// How clients reach the listener, where that was judged with it; what stands in the tables otherwise.
     at: Option<RouteAt>,
+    /// Where it answers by itself, of what was cleared.
+    shut: Shut,
+}
+
+/// Where what was cleared may not be served any more: its matches stand, and answer by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Shut {
+    #[default]
+    Nowhere,
+    At(Box<[Hostname]>),
+    Everywhere,
+}
+
+impl Shut {
+    fn is_at(&self, hostname: &Hostname) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::At(hostnames) => hostnames.contains(hostname),
+            Self::Everywhere => true,
+        }
+    }
 }
 
 impl Placed {
+    /// The same, where all of its matches answer by themselves.
+    pub(crate) fn shut(&self) -> Self {
+        Self { shut: Shut::Everywhere, ..self.clone() }
+    }
+
+    /// What was cleared as far as what is offered now permits: it answers by itself where the route is not served any more, and
+    /// everywhere where a fault is new. None where all of it may go on, or was shut before.
+    pub(crate) fn limited(&self, offered: &Self, listener: &ListenerId) -> Option<Self> {
+        if self.shut == Shut::Everywhere {
+            return None;
+        }
+        if offered.resolved.is_worse_than(&self.resolved) {
+            return Some(self.shut());
+        }
+        let now = offered.attached.hostnames(listener);
+        let before = self.attached.hostnames(listener).iter().map(|served| &served.hostname);
+        let lost = before
+            .filter(|hostname| self.shut.is_at(hostname) || !now.iter().any(|served| served.hostname == **hostname));
+        let lost: Box<[_]> = lost.cloned().collect();
+        let shut = if lost.is_empty() { Shut::Nowhere } else { Shut::At(lost) };
+        (shut != self.shut).then(|| Self { shut, ..self.clone() })
+    }
+
     /// As the objects have it.
     fn of(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
         let attached = scope.get::<Attachment>(key.0.top())?;
-        Some(Self { attached, resolved: resolved_at(scope, key)?, at: None })
+        Some(Self { attached, resolved: resolved_at(scope, key)?, at: None, shut: Shut::Nowhere })
     }
 
     /// As it is sent: as it was cleared, where Envoy is asked first.
@@ -182,7 +226,7 @@ impl Derived for Rows {
         let weighed = weighed_at(scope, &placed, listener)?;
         let costs = costs(&weighed);
         let overrun = capacity::overrun(scope, key);
-        let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
+        let room = |hostname: &Hostname| room_at(&placed, hostname, || overrun.as_ref()?.room(key, hostname));
         let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
         let weighs_less = matches!(&resolved.routes, EnvoyRoutes::ByListener(unwritten) if unwritten.is_large());
         let routes = if is_served && weighs_less { routes_at(scope, &placed, listener)? } else { weighed };
@@ -198,12 +242,18 @@ impl Derived for Rows {
         let routes = closed_at(&placed.resolved);
         let costs = costs(&routes);
         let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
-        let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
+        let room = |hostname: &Hostname| room_at(&placed, hostname, || overrun.as_ref()?.room(key, hostname));
         let too_slow =
             |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &costs)).unwrap_or(None);
         spread(scope, key, &placed, &routes, room, too_slow);
         Some(())
     }
+}
+
+/// What of a rule stands at a hostname: where it is shut no more than where there is no room.
+fn room_at(placed: &Placed, hostname: &Hostname, room: impl FnOnce() -> Option<Room>) -> Option<Room> {
+    let room = room();
+    if placed.shut.is_at(hostname) { room.or(Some(Room::Closed)) } else { room }
 }
 
 /// What the expressions of these cost.

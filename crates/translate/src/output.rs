@@ -173,7 +173,11 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
-    let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name));
+    // Of what was not cleared nothing is sent, also where all is said by the entry.
+    let is_cleared = |entry: &ExtensionEntry| {
+        !is_strict(scope) || PartId::of(entry).is_none_or(|part| scope.get::<ClearedPart>(&part).is_some())
+    };
+    let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name) && is_cleared(entry));
     let judges = |id: &NsName| {
         if !is_strict(scope) {
             return token_judges(scope, id);

@@ -167,6 +167,18 @@ impl Resolved {
         Some(Target::clone(&target))
     }
 
+    /// Whether it may do less than another one: all of it answers by itself, or a part of it does that did not.
+    pub(crate) fn is_worse_than(&self, other: &Self) -> bool {
+        let Some(findings) = &self.findings else { return false };
+        let none = Findings::default();
+        let before = other.findings.as_deref().unwrap_or(&none);
+        let is_new = |now: &[Problem], before: &[Problem]| now.iter().any(|problem| !before.contains(problem));
+        self.fault().is_some()
+            || is_new(&findings.shares, &before.shares)
+            || is_new(&findings.unresolved, &before.unresolved)
+            || findings.closed.iter().any(|closed| !before.closed.contains(closed))
+    }
+
     /// Why the rule serves nothing that it says, if so.
     pub(crate) fn fault(&self) -> Option<&Problem> {
         let findings = self.findings.as_ref()?;

@@ -3,7 +3,8 @@
 //! The engine never waits: what nobody has judged stays as it was, and verdicts come as an event.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use envoy::{
     judged::{Fragment, Kind},
-    resource::{Encoded, ResourceKey},
+    resource::{Encoded, ResourceKey, ResourceKind},
 };
 use ir::{NsName, settings::WhenUnavailable};
 use judge::{Budget, Ends, How, Job, Judge, Verdict};
@@ -201,17 +202,34 @@ pub(super) struct Strict {
     bounds: Bounds,
     /// When all was read.
     loaded: Option<Instant>,
+    /// Listeners that changed before, each as it was last.
+    early: BTreeMap<ResourceKey, Option<Encoded>>,
     passes: usize,
 }
 
 impl Strict {
     pub(super) fn new(desk: Arc<Desk>, bounds: Bounds) -> Self {
-        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0 }
+        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, early: BTreeMap::new(), passes: 0 }
+    }
+
+    /// Takes note of what settled before everything was read. What is made of a part of it is neither judged nor cleared: a route
+    /// may be there before its policies are.
+    pub(super) fn put_off(&mut self, resources: &[(ResourceKey, Option<Encoded>)]) {
+        let listeners = resources.iter().filter(|(key, _)| key.kind == ResourceKind::Listener);
+        self.early.extend(listeners.cloned());
     }
 
     /// Takes note of what settled. Whether it has to settle again.
     pub(super) fn pass(&mut self, translator: &mut Translator, resources: &[(ResourceKey, Option<Encoded>)]) -> bool {
         let desk = &self.desk;
+        let early = take(&mut self.early);
+        let all: Vec<_>;
+        let resources = if early.is_empty() {
+            resources
+        } else {
+            all = early.into_iter().chain(resources.iter().cloned()).collect();
+            &all
+        };
         let turned = translator.set_judge_unavailable(desk.unavailable().clone());
         let wrote = turned | self.gate.pass(translator, resources, Instant::now(), &mut |sent| desk.word(sent));
         self.passes += 1;
@@ -221,6 +239,7 @@ impl Strict {
     /// Has what nobody knows judged.
     pub(super) fn ask(&mut self) {
         self.passes = 0;
+        self.gate.settled();
         let unknown = self.gate.unknown();
         self.desk.lanes().want(unknown, Instant::now());
         self.desk.metrics.validation_pending.set(i64::try_from(unknown.len()).unwrap_or(i64::MAX));
@@ -240,11 +259,13 @@ impl Strict {
         self.gate.unknown().is_empty() && self.waits().is_none()
     }
 
-    /// Whether proxies may be served: all was judged, or waited for long enough. Asked once all was read.
+    /// Whether proxies may be served: what was there when all was read was judged, or waited for long enough. With
+    /// [`WhenUnavailable::Hold`], never without anybody who judges. Asked once all was read.
     pub(super) fn is_ready(&mut self) -> bool {
         let loaded = *self.loaded.get_or_insert_with(Instant::now);
-        let is_late = self.bounds.then == WhenUnavailable::Standard && loaded.elapsed() >= 3 * self.bounds.timeout;
-        self.waits().is_none() || is_late
+        let is_late = loaded.elapsed() > self.bounds.longest();
+        let is_bounded = self.bounds.then == WhenUnavailable::Standard || self.desk.unavailable().is_none();
+        self.waits().is_none() || is_late && is_bounded
     }
 
     /// What waits, in words.

@@ -142,7 +142,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
         let entries = self.unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_ref());
         let mut parts = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of));
         let refused = parts.find_map(|part| self.scope.get::<RefusedPart>(&part))?;
-        let words = refused.told(self.placed.key.0.route());
+        let words = refused.told(self.placed.key.0.route().namespace());
         Some(Problem::new(Severity::Replaced, Reason::UnsupportedValue, &self.placed.field, words))
     }
 

@@ -1,7 +1,7 @@
 //! What is asked about, and what becomes of the answer.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,10 +32,18 @@ pub enum Word {
 /// How long anything waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// For a word. Zero for no wait at all.
+    /// For a word, from when a tree, a part or a Gateway began to wait, however often it changes. Zero for no wait at all.
     pub timeout: Duration,
     /// What becomes of it then, unless it is a suspect.
     pub then: WhenUnavailable,
+}
+
+impl Bounds {
+    /// How long anything waits at most while somebody can be asked: what has not had its turn waits longer, since that is not its
+    /// owner's fault.
+    pub fn longest(&self) -> Duration {
+        3 * self.timeout
+    }
 }
 
 /// A fragment, whatever object it is of.
@@ -48,9 +56,10 @@ pub(super) struct Asking<'a> {
     pub(super) word: &'a mut dyn FnMut(&Sent) -> Word,
     /// Of which nobody knows.
     pub(super) unknown: Vec<Sent>,
-    /// Since when each of them is asked about, and was before.
-    pub(super) since: HashMap<FragmentId, Instant>,
-    pub(super) before: HashMap<FragmentId, Instant>,
+    /// The same, each once.
+    pub(super) asked: HashSet<FragmentId>,
+    /// Whether nobody can be asked.
+    pub(super) is_away: bool,
     /// What is sent though nobody judged it.
     pub(super) waived: &'a mut BTreeMap<FragmentId, Sent>,
 }
@@ -71,12 +80,21 @@ pub(super) enum Verdict {
 pub(super) const NOT_JUDGED: &str = "no Envoy said in time whether it takes it; it is asked again";
 
 impl Asking<'_> {
-    /// What becomes of a fragment.
-    pub(super) fn about(&mut self, sent: Sent) -> Verdict {
+    /// Whether what waits since then has waited for long enough.
+    pub(super) fn is_late(&self, since: Instant) -> bool {
+        self.now.saturating_duration_since(since) >= self.bounds.timeout
+    }
+
+    /// Whether it has, had it never its turn. Never while nobody can be asked.
+    pub(super) fn is_too_late(&self, since: Instant) -> bool {
+        !self.is_away && self.now.saturating_duration_since(since) >= self.bounds.longest()
+    }
+
+    /// What becomes of a fragment of what waits since then.
+    pub(super) fn about(&mut self, sent: Sent, since: Instant) -> Verdict {
         let id = (sent.fragment.kind, sent.fragment.hash);
         let word = (self.word)(&sent);
-        let since = self.before.get(&id).copied().unwrap_or(self.now);
-        let is_late = self.now.saturating_duration_since(since) >= self.bounds.timeout;
+        let is_late = self.is_late(since);
         let verdict = match &word {
             Word::Accepted => {
                 self.waived.remove(&id);
@@ -92,9 +110,11 @@ impl Asking<'_> {
                 Verdict::Fine
             }
             Word::Suspect if is_late => Verdict::NotJudged,
+            Word::Judging if self.is_too_late(since) => Verdict::NotJudged,
             Word::Suspect | Word::Judging | Word::Unknown => Verdict::Waits,
         };
-        if self.since.insert(id, since).is_none() {
+        self.is_away |= word == Word::Unknown;
+        if self.asked.insert(id) {
             self.unknown.push(sent);
         }
         verdict

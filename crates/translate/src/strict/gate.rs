@@ -1,8 +1,7 @@
 //! What was judged goes, what was not waits, and nobody waits for ever.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    mem::take,
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,7 +11,7 @@ use envoy::{
     judged::Kind,
     resource::{Encoded, ResourceKey, ResourceKind},
 };
-use ir::{ListenerId, NsName, RouteId, rule::ExtensionEntry, settings::WhenUnavailable};
+use ir::{ListenerId, NsName, RouteId, rule::ExtensionEntry};
 
 use super::{
     asking::{Asking, Bounds, FragmentId, NOT_JUDGED, Verdict, Word},
@@ -30,7 +29,7 @@ use crate::{
         input::{ClearedPart, ObjectKey, RefusedListener, RefusedPart, RefusedWide, Strict},
         output::{OutputId, Outputs},
         policy::Target,
-        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, RefusedPartWords},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, RefusedPartWords, Wide},
     },
 };
 
@@ -51,10 +50,10 @@ const MOST_WAIVED: usize = 50_000;
 /// A Gateway whose own words changed.
 #[derive(Debug, Default)]
 struct WideState {
-    /// Its listeners that changed since they were judged.
-    listeners: BTreeSet<ListenerId>,
+    /// Its listeners that changed since they were judged, and since when.
+    listeners: BTreeMap<ListenerId, Instant>,
     /// Messages of listeners, likewise.
-    messages: BTreeMap<Arc<str>, Encoded>,
+    messages: BTreeMap<Arc<str>, (Encoded, Instant)>,
     /// Trees that changed at the same time and wait, and since when.
     entangled: BTreeMap<RouteId, Instant>,
 }
@@ -71,14 +70,23 @@ pub struct Gate {
     bounds: Bounds,
     roots: Roots,
     /// Parts of which another content is offered than was cleared.
-    parts: BTreeSet<PartId>,
+    parts: BTreeMap<PartId, Instant>,
     /// Parts that are refused: they are looked at though nobody asks for them.
     refused: BTreeSet<PartId>,
     wide: BTreeMap<NsName, WideState>,
+    /// Gateways of which something turned in this settling.
+    turned: BTreeSet<NsName>,
+    /// Scopes and listeners that are closed because nobody said anything in time: they are asked about still.
+    wordless: Wordless,
     waived: BTreeMap<FragmentId, Sent>,
     unknown: Vec<Sent>,
-    /// Since when each of these is asked about.
-    since: HashMap<FragmentId, Instant>,
+}
+
+/// What of Gateways is closed because nobody said anything in time.
+#[derive(Debug, Default)]
+struct Wordless {
+    listeners: BTreeSet<ListenerId>,
+    messages: BTreeMap<(NsName, Arc<str>), Encoded>,
 }
 
 impl Gate {
@@ -87,12 +95,13 @@ impl Gate {
         Self {
             bounds,
             roots: Roots::default(),
-            parts: BTreeSet::new(),
+            parts: BTreeMap::new(),
             refused: BTreeSet::new(),
             wide: BTreeMap::new(),
+            turned: BTreeSet::new(),
+            wordless: Wordless::default(),
             waived: BTreeMap::new(),
             unknown: Vec::new(),
-            since: HashMap::new(),
         }
     }
 
@@ -114,18 +123,24 @@ impl Gate {
             bounds: self.bounds,
             word,
             unknown: Vec::new(),
-            since: HashMap::new(),
-            before: take(&mut self.since),
+            asked: HashSet::new(),
+            is_away: false,
             waived: &mut self.waived,
         };
-        wrote |= judge_parts(&mut self.parts, &mut self.refused, translator, &mut asking);
+        let (parts, turned) = judge_parts(&mut self.parts, &mut self.refused, translator, &mut asking);
+        wrote |= parts;
         wrote |= self.roots.pass(translator, &self.parts, &mut asking);
-        wrote |= judge_wide(&mut self.wide, &self.parts, &self.refused, translator, &mut asking);
+        if turned {
+            // Whoever stands for a part stands and falls with it.
+            look_at_wide(&mut self.wide, translator, now);
+            wrote |= readmit(translator);
+        }
+        wrote |= judge_wide(&mut self.wide, &self.parts, &mut self.wordless, translator, &mut asking);
         // What was sent without a word is asked about for as long as nobody knows.
         let waived: Vec<_> = asking.waived.values().cloned().collect();
         let mut anew = false;
         for sent in waived {
-            if let Verdict::Refused(words, is_said) = asking.about(sent.clone()) {
+            if let Verdict::Refused(words, is_said) = asking.about(sent.clone(), now) {
                 if let Some(route) = &sent.route {
                     self.roots.refuse(translator, route, sent.fragment.hash, &words, is_said);
                 } else {
@@ -134,41 +149,34 @@ impl Gate {
                 wrote = true;
             }
         }
-        (self.unknown, self.since) = (asking.unknown, asking.since);
+        self.unknown = asking.unknown;
         while self.waived.len() > MOST_WAIVED {
             self.waived.pop_first();
         }
         if anew {
-            self.look_at_all(translator);
+            let parts = translator.engine().rows::<OfferedPart>().into_iter().map(|(part, _)| (part, now));
+            self.parts.extend(parts);
+            look_at_wide(&mut self.wide, translator, now);
         }
         for state in self.wide.values_mut() {
             state.entangled.retain(|route, since| {
-                let is_late = now.saturating_duration_since(*since) >= 3 * self.bounds.timeout;
-                if is_late && self.bounds.then == WhenUnavailable::Standard && self.roots.is_waiting(route) {
+                let waits = self.roots.is_waiting(route);
+                if waits && now.saturating_duration_since(*since) >= self.bounds.timeout {
                     // What it leaves to the Gateway may not be said there any more.
                     wrote |= self.roots.withdraw(translator, route);
                     return false;
                 }
-                self.roots.is_waiting(route)
+                waits
             });
         }
         self.wide.retain(|_, state| !state.is_done());
         wrote
     }
 
-    /// Looks at all parts, listeners and policies of Gateways once more.
-    fn look_at_all(&mut self, translator: &Translator) {
-        let engine = translator.engine();
-        self.parts.extend(engine.rows::<OfferedPart>().into_iter().map(|(part, _)| part));
-        for (listener, _) in engine.rows::<OfferedWide>() {
-            self.wide.entry(listener.gateway.clone()).or_default().listeners.insert(listener);
-        }
-        for (id, encoded) in engine.rows::<Outputs>() {
-            if let OutputId::Listener(gateway, _) = &id {
-                let messages = &mut self.wide.entry(gateway.clone()).or_default().messages;
-                messages.insert(id.resource().name, (*encoded).clone());
-            }
-        }
+    /// All has settled: what changes from now on does not go together with what changed before.
+    pub fn settled(&mut self) {
+        self.turned.clear();
+        self.roots.settled();
     }
 
     /// Of what nobody knows, the longest waiting first of each object's.
@@ -215,24 +223,26 @@ impl Gate {
             if content.as_ref() == cleared.as_deref() && !self.refused.contains(&part) {
                 self.parts.remove(&part);
             } else {
-                self.parts.insert(part);
+                self.parts.entry(part).or_insert(now);
             }
         }
-        let mut turned = BTreeSet::new();
         for listener in engine.take_changes::<OfferedWide>() {
-            turned.insert(listener.gateway.clone());
-            self.wide.entry(listener.gateway.clone()).or_default().listeners.insert(listener);
+            self.turned.insert(listener.gateway.clone());
+            self.wide.entry(listener.gateway.clone()).or_default().listeners.entry(listener).or_insert(now);
         }
         for (key, encoded) in resources.iter().filter(|(key, _)| key.kind == ResourceKind::Listener) {
             let messages = &mut self.wide.entry(key.gateway.clone()).or_default().messages;
             match encoded {
-                Some(encoded) => drop(messages.insert(key.name.clone(), encoded.clone())),
+                Some(encoded) => {
+                    let since = messages.get(&key.name).map_or(now, |(_, since)| *since);
+                    messages.insert(key.name.clone(), (encoded.clone(), since));
+                }
                 None => drop(messages.remove(&key.name)),
             }
         }
-        for gateway in turned {
-            let state = self.wide.entry(gateway.clone()).or_default();
-            for route in self.roots.waiting_at(&gateway) {
+        for gateway in &self.turned {
+            for route in self.roots.waiting_at(gateway) {
+                let state = self.wide.entry(gateway.clone()).or_default();
                 state.entangled.entry(route).or_insert(now);
             }
         }
@@ -267,19 +277,41 @@ fn sent_part(id: &PartId, part: &Part) -> Sent {
     of_message(Kind::Extension, &encoded, object, Arc::default())
 }
 
+/// Looks at all listeners and policies of Gateways once more.
+fn look_at_wide(wide: &mut BTreeMap<NsName, WideState>, translator: &Translator, now: Instant) {
+    let engine = translator.engine();
+    for (listener, _) in engine.rows::<OfferedWide>() {
+        wide.entry(listener.gateway.clone()).or_default().listeners.entry(listener).or_insert(now);
+    }
+    for (id, encoded) in engine.rows::<Outputs>() {
+        if let OutputId::Listener(gateway, _) = &id {
+            let messages = &mut wide.entry(gateway.clone()).or_default().messages;
+            messages.entry(id.resource().name).or_insert_with(|| ((*encoded).clone(), now));
+        }
+    }
+}
+
+/// Has listeners be offered again that were refused. Whether there are any.
+fn readmit(translator: &mut Translator) -> bool {
+    let refused = translator.engine().rows::<RefusedListener>();
+    let engine = translator.engine_mut();
+    refused.into_iter().fold(false, |wrote, (key, _)| engine.set::<RefusedListener>(key, None) | wrote)
+}
+
+/// Clears and refuses parts. Whether anything was written, and whether a part is refused from now on or no longer.
 fn judge_parts(
-    parts: &mut BTreeSet<PartId>,
+    parts: &mut BTreeMap<PartId, Instant>,
     refused: &mut BTreeSet<PartId>,
     translator: &mut Translator,
     asking: &mut Asking<'_>,
-) -> bool {
+) -> (bool, bool) {
     let engine = translator.engine_mut();
-    let mut wrote = false;
-    parts.retain(|id| {
+    let (mut wrote, mut turned) = (false, false);
+    parts.retain(|id, since| {
         let offered = engine.get::<OfferedPart>(id);
         // What was cleared stays for as long as it is asked for.
         let content = offered.as_deref().and_then(|Offered(content)| content.as_ref());
-        let verdict = content.map_or(Verdict::Fine, |part| asking.about(sent_part(id, part)));
+        let verdict = content.map_or(Verdict::Fine, |part| asking.about(sent_part(id, part), *since));
         let words: Option<Arc<str>> = match &verdict {
             Verdict::Waits => return true,
             Verdict::Fine => None,
@@ -292,72 +324,150 @@ fn judge_parts(
             }
             if refused.remove(id) {
                 engine.release::<OfferedPart>(id);
+                turned = true;
             }
         } else {
             wrote |= engine.set::<ClearedPart>(id.clone(), None);
             if refused.insert(id.clone()) {
                 engine.demand::<OfferedPart>(id.clone());
+                turned = true;
             }
         }
         let words = words.map(|words| RefusedPartWords { object: object_of(id), words });
         wrote |= engine.set::<RefusedPart>(id.clone(), words);
         matches!(verdict, Verdict::NotJudged)
     });
-    wrote
+    (wrote, turned)
+}
+
+/// What becomes of what a listener and its Gateway say: whether it waits, and why its scopes are closed.
+fn judge_listener(
+    listener: &ListenerId,
+    wide: &Wide,
+    since: Instant,
+    parts: &BTreeMap<PartId, Instant>,
+    engine: &engine::Engine,
+    asking: &mut Asking<'_>,
+) -> (Turn, BTreeMap<Target, Option<Arc<str>>>) {
+    let gateway = &listener.gateway;
+    let mut refused = BTreeMap::from([(whole(gateway), None), (section(listener), None)]);
+    let mut turn = Turn::Done;
+    for scope in &wide.scopes {
+        let names = scope.parts.iter().filter_map(|part| match part {
+            PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
+            PartId::Entry(_) => None,
+        });
+        let object = gateway.clone().id(ObjectKind::Gateway);
+        let head = of_message(Kind::RouteConfiguration, &scope.head, object, names.collect());
+        let words = match asking.about(head, since) {
+            Verdict::Fine => None,
+            Verdict::Refused(words, _) => Some(words),
+            Verdict::Waits => {
+                turn = Turn::Waits;
+                None
+            }
+            Verdict::NotJudged => {
+                turn = turn.max(Turn::Wordless);
+                Some(NOT_JUDGED.into())
+            }
+        };
+        // Without what it asks and refers to, what it says would not hold: requests would pass.
+        let told = scope
+            .parts
+            .iter()
+            .find_map(|part| engine.get::<RefusedPart>(part))
+            .map(|words| words.told(&gateway.namespace));
+        let words = words.or(told.map(Into::into));
+        let is_waiting = |part: &PartId| parts.contains_key(part) && engine.get::<RefusedPart>(part).is_none();
+        if scope.parts.iter().any(is_waiting) {
+            turn = Turn::Waits;
+        }
+        if words.is_some() {
+            refused.insert(scope.target.clone(), words);
+        }
+    }
+    (turn, refused)
+}
+
+/// What becomes of something of a Gateway.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Done,
+    /// It is closed, and asked about still.
+    Wordless,
+    Waits,
 }
 
 fn judge_wide(
     wide: &mut BTreeMap<NsName, WideState>,
-    parts: &BTreeSet<PartId>,
-    refused: &BTreeSet<PartId>,
+    parts: &BTreeMap<PartId, Instant>,
+    wordless: &mut Wordless,
     translator: &mut Translator,
     asking: &mut Asking<'_>,
 ) -> bool {
     let mut wrote = false;
+    let mut refused: BTreeMap<Target, Option<Arc<str>>> = BTreeMap::new();
+    let mut take_in = |all: BTreeMap<Target, Option<Arc<str>>>| {
+        for (target, words) in all {
+            let known = refused.entry(target).or_default();
+            *known = known.take().or(words);
+        }
+    };
+    let engine = translator.engine_mut();
+    wordless.listeners.retain(|listener| {
+        let Some(wide) = engine.get::<OfferedWide>(listener) else { return false };
+        let (turn, words) = judge_listener(listener, &wide, asking.now, parts, engine, asking);
+        if turn == Turn::Done {
+            take_in(words);
+        }
+        turn != Turn::Done
+    });
+    wordless.messages.retain(|key, encoded| {
+        let object = key.0.clone().id(ObjectKind::Gateway);
+        let verdict = asking.about(of_message(Kind::Listener, encoded, object, Arc::default()), asking.now);
+        if matches!(verdict, Verdict::Fine) {
+            wrote |= engine.set::<RefusedListener>(key.clone(), None);
+        }
+        matches!(verdict, Verdict::Waits | Verdict::NotJudged)
+    });
     for (gateway, state) in wide {
         let object = || gateway.clone().id(ObjectKind::Gateway);
-        let engine = translator.engine_mut();
-        let mut now_refused: BTreeMap<Target, Option<Arc<str>>> = BTreeMap::new();
-        state.listeners.retain(|listener| {
+        state.listeners.retain(|listener, since| {
+            wordless.listeners.remove(listener);
             let Some(wide) = engine.get::<OfferedWide>(listener) else { return false };
-            let mut waits = false;
-            for target in [whole(gateway), section(listener)] {
-                now_refused.entry(target).or_default();
+            let (turn, words) = judge_listener(listener, &wide, *since, parts, engine, asking);
+            take_in(words);
+            if turn == Turn::Wordless {
+                wordless.listeners.insert(listener.clone());
             }
-            for scope in &wide.scopes {
-                let names = scope.parts.iter().filter_map(|part| match part {
-                    PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
-                    PartId::Entry(_) => None,
-                });
-                match asking.about(of_message(Kind::RouteConfiguration, &scope.head, object(), names.collect())) {
-                    Verdict::Fine => {}
-                    Verdict::Refused(words, _) => drop(now_refused.insert(scope.target.clone(), Some(words))),
-                    Verdict::Waits | Verdict::NotJudged => waits = true,
-                }
-                waits |= scope.parts.iter().any(|part| parts.contains(part) && !refused.contains(part));
-            }
-            waits
+            turn == Turn::Waits
         });
-        for (target, words) in now_refused {
-            wrote |= engine.set::<RefusedWide>(target, words);
-        }
-        state.messages.retain(|name, encoded| {
+        state.messages.retain(|name, (encoded, since)| {
+            let key = (gateway.clone(), name.clone());
+            wordless.messages.remove(&key);
             let sinks = sinks(engine, gateway, name);
-            let missing = sinks.iter().find(|part| refused.contains(*part)).map(object_of);
+            let missing = sinks.iter().find(|part| engine.get::<RefusedPart>(*part).is_some()).map(object_of);
             let verdict = match missing {
                 Some(object) => Verdict::Refused(format!("it needs {object}, which is refused").into(), true),
-                None => asking.about(of_message(Kind::Listener, encoded, object(), Arc::default())),
+                None => asking.about(of_message(Kind::Listener, encoded, object(), Arc::default()), *since),
             };
-            let waits = matches!(verdict, Verdict::Waits | Verdict::NotJudged);
-            if !waits {
-                let refused = match verdict {
-                    Verdict::Refused(words, _) => Some((encoded.version, words)),
-                    _ => None,
-                };
-                wrote |= engine.set::<RefusedListener>((gateway.clone(), name.clone()), refused);
-            }
-            waits || sinks.iter().any(|part| parts.contains(part) && !refused.contains(part))
+            let refused = match verdict {
+                Verdict::Waits => return true,
+                Verdict::Fine => None,
+                Verdict::Refused(words, _) => Some((encoded.version, words)),
+                Verdict::NotJudged => {
+                    wordless.messages.insert(key.clone(), encoded.clone());
+                    Some((encoded.version, NOT_JUDGED.into()))
+                }
+            };
+            let is_refused = refused.is_some();
+            wrote |= engine.set::<RefusedListener>(key, refused);
+            let is_waiting = |part: &PartId| parts.contains_key(part) && engine.get::<RefusedPart>(part).is_none();
+            !is_refused && sinks.iter().any(is_waiting)
         });
+    }
+    for (target, words) in refused {
+        wrote |= engine.set::<RefusedWide>(target, words);
     }
     wrote
 }

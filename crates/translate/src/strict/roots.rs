@@ -30,14 +30,33 @@ pub(super) struct Roots {
     waiting: BTreeMap<RouteId, Root>,
     /// What was refused of routes.
     refused: BTreeMap<RouteId, Refused>,
-    /// Routes that are told that they wait.
-    told: BTreeSet<RouteId>,
+    /// Rules that answer by themselves after their tree waited for long enough.
+    wordless: BTreeSet<RowKey>,
+    /// Trees that changed in this settling.
+    fresh: BTreeSet<RouteId>,
+    /// What routes are told that wait.
+    told: BTreeMap<RouteId, &'static str>,
 }
 
 /// How long a route waits before it is told.
 const NOTICED: Duration = Duration::from_secs(5);
 /// What it is told.
 const WAITS: &str = "it waits for Envoy's word, and is served as it was: its tree changes as a whole";
+
+/// What the route of a rule is told that waited for long enough.
+const SHUT: &str =
+    "no Envoy said in time whether it takes a rule, which answers 500 where it was served, and is asked again";
+
+/// What becomes of a rule that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It may be sent.
+    Fine,
+    /// It waits.
+    Waits,
+    /// It has waited for long enough, and nothing that stands in its place may be sent either.
+    Wordless,
+}
 
 /// A tree that changed.
 #[derive(Debug)]
@@ -69,10 +88,16 @@ impl Roots {
         self.waiting.contains_key(route)
     }
 
-    /// The trees that wait and change something at a Gateway.
+    /// The trees that wait and changed something at a Gateway in this settling.
     pub(super) fn waiting_at(&self, gateway: &NsName) -> impl Iterator<Item = RouteId> {
         let is_there = |root: &Root| root.changed.iter().any(|(_, _, listener)| listener.gateway == *gateway);
-        self.waiting.iter().filter(move |(_, root)| is_there(root)).map(|(route, _)| route.clone())
+        let waiting = self.waiting.iter().filter(|(route, _)| self.fresh.contains(*route));
+        waiting.filter(move |(_, root)| is_there(root)).map(|(route, _)| route.clone())
+    }
+
+    /// Has what changes from now on be of another settling.
+    pub(super) fn settled(&mut self) {
+        self.fresh.clear();
     }
 
     /// Takes note of what is offered.
@@ -83,6 +108,8 @@ impl Roots {
             let (offered, cleared) = (engine.get::<Offer>(&key), engine.get::<Cleared>(&key));
             let top = key.0.top().clone();
             let route = key.0.route().clone();
+            self.wordless.remove(&key);
+            self.fresh.insert(top.clone());
             if offered == cleared {
                 if let Some(root) = self.waiting.get_mut(&top) {
                     root.changed.remove(&key);
@@ -128,31 +155,33 @@ impl Roots {
     pub(super) fn pass(
         &mut self,
         translator: &mut Translator,
-        waiting_parts: &BTreeSet<PartId>,
+        waiting_parts: &BTreeMap<PartId, Instant>,
         asking: &mut Asking<'_>,
     ) -> bool {
         let mut wrote = self.reconsider(translator, asking);
         let mut refusals: Vec<Refusal> = Vec::new();
-        let mut ready = Vec::new();
+        let (mut done, mut late, mut limited) = (Vec::new(), Vec::new(), Vec::new());
         for (top, root) in &self.waiting {
-            let mut is_ready = true;
-            for key in &root.changed {
-                let Some(offer) = translator.engine().get::<Offer>(key) else { continue };
-                let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
-                // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
-                is_ready &= parts(offer.resolved()).all(|part| {
-                    if is_refused(&part) {
-                        matches!(part, PartId::Cluster(ClusterId::Rule(..)))
-                    } else {
-                        !waiting_parts.contains(&part)
-                    }
-                });
-                let before = refusals.len();
-                is_ready &= judge_rows(&self.refused, key, &offer, asking, &mut refusals);
-                is_ready &= refusals.len() == before;
+            let before = refusals.len();
+            let mut judge = |key: &RowKey| {
+                let turn = judge(&self.refused, translator, waiting_parts, key, root.since, asking, &mut refusals);
+                (turn, key.clone())
+            };
+            let turns: Vec<_> = root.changed.iter().map(&mut judge).collect();
+            let has = |turn: Turn| turns.iter().any(|(it, _)| *it == turn);
+            if refusals.len() == before && !has(Turn::Waits) {
+                if !has(Turn::Wordless) || asking.is_late(root.since) {
+                    done.push(top.clone());
+                    late.extend(turns);
+                    continue;
+                }
             }
-            if is_ready {
-                ready.push(top.clone());
+            limited.extend(root.changed.iter().cloned());
+        }
+        for key in &self.wordless {
+            let turn = judge(&self.refused, translator, waiting_parts, key, asking.now, asking, &mut refusals);
+            if turn == Turn::Fine {
+                late.push((turn, key.clone()));
             }
         }
         for (route, hash, words, is_said, sent) in refusals {
@@ -167,12 +196,23 @@ impl Roots {
                 refused.most = 2 * refused.rows.len();
             }
         }
-        for top in ready {
-            let Some(root) = self.waiting.remove(&top) else { continue };
-            for key in root.changed {
+        for top in done {
+            self.waiting.remove(&top);
+        }
+        for (turn, key) in late {
+            if turn == Turn::Fine {
+                self.wordless.remove(&key);
                 let offered = translator.engine().get::<Offer>(&key).map(|placed| Placed::clone(&placed));
                 wrote |= translator.engine_mut().set::<Cleared>(key, offered);
+            } else {
+                // What was cleared keeps its matches: without them its requests would reach another route.
+                wrote |= shut(translator, &key);
+                self.wordless.insert(key);
             }
+        }
+        // What goes, goes at once: nobody has to be asked about a constant answer to what was cleared.
+        for key in limited {
+            wrote |= limit(translator, &key);
         }
         wrote | self.tell(translator, asking.now)
     }
@@ -180,21 +220,24 @@ impl Roots {
     /// Tells routes that they wait, and those that do no longer.
     fn tell(&mut self, translator: &mut Translator, now: Instant) -> bool {
         let late = self.waiting.values().filter(|root| now.saturating_duration_since(root.since) >= NOTICED);
-        let late =
-            late.flat_map(|root| &root.changed).map(|(chain, ..)| chain.route().clone()).collect::<BTreeSet<_>>();
+        let late = late.flat_map(|root| &root.changed).map(|key| (key, WAITS));
+        let all = late.chain(self.wordless.iter().map(|key| (key, SHUT)));
+        let all: BTreeMap<_, _> = all.map(|((chain, ..), words)| (chain.route().clone(), words)).collect();
         let mut wrote = false;
-        for route in late.symmetric_difference(&self.told) {
-            let words = late.contains(route).then(|| WAITS.into());
-            wrote |= translator.engine_mut().set::<input::Waiting>(route.clone(), words);
+        for route in self.told.keys().filter(|route| !all.contains_key(*route)) {
+            wrote |= translator.engine_mut().set::<input::Waiting>(route.clone(), None);
         }
-        self.told = late;
+        for (route, words) in all.iter().filter(|(route, words)| self.told.get(*route) != Some(*words)) {
+            wrote |= translator.engine_mut().set::<input::Waiting>(route.clone(), Some((*words).into()));
+        }
+        self.told = all;
         wrote
     }
 
-    /// Has the rules of a tree that wait not be served at all.
+    /// Has the rules of a tree that wait answer 500.
     pub(super) fn withdraw(&mut self, translator: &mut Translator, route: &RouteId) -> bool {
         let Some(root) = self.waiting.get(route) else { return false };
-        root.changed.iter().fold(false, |wrote, key| translator.engine_mut().set::<Cleared>(key.clone(), None) | wrote)
+        root.changed.iter().fold(false, |wrote, key| shut(translator, key) | wrote)
     }
 
     /// Looks again at what was refused because nobody had said anything.
@@ -202,7 +245,7 @@ impl Roots {
         let mut wrote = false;
         for (route, refused) in &mut self.refused {
             let (rows, mut turned) = (&mut refused.rows, false);
-            refused.not_judged.retain(|hash, sent| match asking.about(sent.clone()) {
+            refused.not_judged.retain(|hash, sent| match asking.about(sent.clone(), asking.now) {
                 Verdict::Waits | Verdict::NotJudged => true,
                 Verdict::Fine => {
                     rows.remove(hash);
@@ -224,33 +267,85 @@ impl Roots {
     }
 }
 
-/// Asks about the Envoy routes of a rule. Whether all may be sent; what may not is among `refusals`.
+/// Has all that was cleared of a rule answer by itself. Whether that was written.
+fn shut(translator: &mut Translator, key: &RowKey) -> bool {
+    let cleared = translator.engine().get::<Cleared>(key);
+    cleared.is_some_and(|cleared| translator.engine_mut().set::<Cleared>(key.clone(), Some(cleared.shut())))
+}
+
+/// Has what was cleared of a rule that waits be served no further than it may be now. Whether anything was written.
+fn limit(translator: &mut Translator, key: &RowKey) -> bool {
+    let (chain, _, listener) = key;
+    let engine = translator.engine();
+    let Some(cleared) = engine.get::<Cleared>(key) else { return false };
+    let limited = match engine.get::<Offer>(key) {
+        Some(offered) => cleared.limited(&offered, listener),
+        // A rule that its route has no more is a change like any other; a route that is not served here any more is gone.
+        None => engine.get::<Offer>(&(chain.clone(), 0, listener.clone())).is_none().then(|| cleared.shut()),
+    };
+    limited.is_some_and(|limited| translator.engine_mut().set::<Cleared>(key.clone(), Some(limited)))
+}
+
+/// Asks about a rule that waits since then, with what it needs. What of it may not be sent is among `refusals`.
+fn judge(
+    known: &BTreeMap<RouteId, Refused>,
+    translator: &Translator,
+    waiting_parts: &BTreeMap<PartId, Instant>,
+    key: &RowKey,
+    since: Instant,
+    asking: &mut Asking<'_>,
+    refusals: &mut Vec<Refusal>,
+) -> Turn {
+    let Some(offer) = translator.engine().get::<Offer>(key) else { return Turn::Fine };
+    let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
+    // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
+    let has_parts = parts(offer.resolved()).all(|part| {
+        if is_refused(&part) {
+            matches!(part, PartId::Cluster(ClusterId::Rule(..)))
+        } else {
+            !waiting_parts.contains_key(&part)
+        }
+    });
+    let rows = judge_rows(known, key, &offer, since, asking, refusals);
+    match rows {
+        Turn::Fine if !has_parts => {
+            if asking.is_too_late(since) {
+                Turn::Wordless
+            } else {
+                Turn::Waits
+            }
+        }
+        rows => rows,
+    }
+}
+
+/// Asks about the Envoy routes of a rule. What may not be sent is among `refusals`.
 fn judge_rows(
     known: &BTreeMap<RouteId, Refused>,
     (chain, rule, _): &RowKey,
     offer: &Placed,
+    since: Instant,
     asking: &mut Asking<'_>,
     refusals: &mut Vec<Refusal>,
-) -> bool {
+) -> Turn {
     let route = chain.route();
-    let mut is_fine = true;
+    let mut turn = Turn::Fine;
     let is_known = |hash: &Hash| known.get(route).is_some_and(|refused| refused.rows.contains(hash));
     for written in offer.offered_routes().iter() {
         let origin = Origin::of(&written.steps, written.order).filter(|origin| origin.rule == *rule);
         let sent = of_row(chain, origin, &written.row, Some(offer.resolved()));
         let hash = sent.fragment.hash;
-        match asking.about(sent.clone()) {
+        match asking.about(sent.clone(), since) {
             Verdict::Fine => {}
-            Verdict::Waits => is_fine = false,
-            // Of what answers 500 already, the match is to blame. Where Envoy does not say so itself, or nobody has judged it, the tree
-            // waits as it was: left out, its requests would reach another route.
-            Verdict::Refused(_, false) | Verdict::NotJudged if is_known(&hash) => is_fine = false,
-            Verdict::Refused(words, is_said) => refusals.push((route.clone(), hash, words.to_string(), is_said, None)),
-            Verdict::NotJudged => {
-                is_fine = false;
-                refusals.push((route.clone(), hash, NOT_JUDGED.to_owned(), false, Some(sent)));
+            Verdict::Waits => turn = Turn::Waits,
+            // Of what answers 500 already, the match is to blame. Where Envoy does not say so itself, or nobody has judged it, what
+            // was cleared of the rule keeps its matches: left out, their requests would reach another route.
+            Verdict::Refused(_, false) | Verdict::NotJudged if is_known(&hash) => {
+                turn = if turn == Turn::Waits { turn } else { Turn::Wordless };
             }
+            Verdict::Refused(words, is_said) => refusals.push((route.clone(), hash, words.to_string(), is_said, None)),
+            Verdict::NotJudged => refusals.push((route.clone(), hash, NOT_JUDGED.to_owned(), false, Some(sent))),
         }
     }
-    is_fine
+    turn
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use envoy::{extensions::TokenJudges, resource::Encoded};
-use ir::{ListenerId, RouteId, rule::ExtensionEntry};
+use ir::{ListenerId, rule::ExtensionEntry};
 
 use super::{backend::ClusterId, policy::Target};
 
@@ -81,10 +81,10 @@ pub(crate) struct RefusedPartWords {
 }
 
 impl RefusedPartWords {
-    /// For the owner of a route that needs it, who may not read what another namespace says.
-    pub(crate) fn told(&self, route: &RouteId) -> String {
+    /// For the owner of something in this namespace that needs it, who may not read what another one says.
+    pub(crate) fn told(&self, namespace: &str) -> String {
         let Self { object, words } = self;
-        if object.namespace == *route.namespace() || object.namespace.is_empty() {
+        if *object.namespace == *namespace || object.namespace.is_empty() {
             format!("what {object} comes to cannot be sent: {words}")
         } else {
             format!("what {object} comes to cannot be sent; its owner has to mend it")

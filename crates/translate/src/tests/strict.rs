@@ -62,6 +62,7 @@ impl Strict {
             let again = self.gate.pass(&mut self.translator, &changes.resources, self.now, &mut |sent| word(sent));
             self.held.extend(changes.resources);
             if !again {
+                self.gate.settled();
                 let held = self.gate.held(self.now).gateways;
                 let (kept, goes) =
                     std::mem::take(&mut self.held).into_iter().partition(|(key, _)| held.contains(&key.gateway));
