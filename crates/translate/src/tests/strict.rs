@@ -303,6 +303,112 @@ fn what_a_gateway_says_goes_with_the_trees_that_change_at_the_same_time() {
     assert!(says(&strict, "four") && paths(&strict) == ["/b", "/e"]);
 }
 
+fn at(path: &str, status: Option<u64>) -> (String, Option<u64>) {
+    (path.to_owned(), status)
+}
+
+#[test]
+fn what_is_withdrawn_is_closed_at_once_whatever_else_of_its_tree_waits() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a"])), route("other", rules(&["/e"]))]);
+    strict.settle(accepting);
+    let not_b = |sent: &Sent| if contains(sent, "/b") { Word::Unknown } else { Word::Accepted };
+    strict.put([route("r", rules(&["/a", "/b"]))]);
+    strict.settle(not_b);
+    assert_eq!(strict.routes(), [at("/a", None), at("/e", None)]);
+    // Where the rules lead is not there any more.
+    strict.apply(Change::Remove(object(service("s")).id()));
+    strict.settle(not_b);
+    assert_eq!(strict.routes(), [at("/a", Some(500)), at("/e", Some(500))]);
+    strict.put([service("s")]);
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [at("/a", None), at("/b", None), at("/e", None)]);
+}
+
+#[test]
+fn a_tree_that_changes_again_and_again_waits_no_longer_and_what_has_no_word_answers_500() {
+    for then in [WhenUnavailable::Standard, WhenUnavailable::Hold] {
+        let mut strict = Strict::new(then);
+        strict.put(base());
+        strict.put([route("r", rules(&["/a", "/admin"]))]);
+        strict.settle(accepting);
+        // Neither what is said nor what would stand in its place.
+        let suspecting = |sent: &Sent| if contains(sent, "/bad") { Word::Suspect } else { Word::Accepted };
+        strict.put([route("r", rules(&["/b", "/bad/1"]))]);
+        strict.settle(suspecting);
+        strict.now += Duration::from_secs(6);
+        strict.put([route("r", rules(&["/c", "/bad/2"]))]);
+        strict.settle(suspecting);
+        assert_eq!(strict.routes(), [at("/a", None), at("/admin", None)]);
+        strict.now += Duration::from_secs(6);
+        strict.put([route("r", rules(&["/c", "/bad/3"]))]);
+        strict.settle(suspecting);
+        assert_eq!(strict.routes(), [at("/admin", Some(500)), at("/c", None)], "no row is missing that was there");
+        // What changes after that waits for itself.
+        strict.put([route("r", rules(&["/d", "/bad/3"]))]);
+        strict.settle(|sent| if contains(sent, "/d") { Word::Judging } else { suspecting(sent) });
+        assert_eq!(strict.routes(), [at("/admin", Some(500)), at("/c", None)]);
+        strict.settle(accepting);
+        assert_eq!(strict.routes(), [at("/bad/3", None), at("/d", None)]);
+    }
+}
+
+#[test]
+fn a_gateway_waits_for_a_tree_no_longer_than_it_may_and_no_row_is_missing_then() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([wide("one"), route("r", rules(&["/a"])), route("other", rules(&["/e"]))]);
+    strict.settle(accepting);
+    let not_b = |sent: &Sent| if contains(sent, "/b") { Word::Unknown } else { Word::Accepted };
+    strict.put([wide("two"), route("r", rules(&["/b"]))]);
+    strict.settle(not_b);
+    assert_eq!(strict.gate.held(strict.now).gateways.len(), 1);
+    strict.now += T;
+    strict.settle(not_b);
+    assert!(strict.gate.held(strict.now).gateways.is_empty());
+    assert_eq!(strict.routes(), [at("/a", Some(500)), at("/e", None)]);
+    // A tree that waited before holds up nobody.
+    strict.put([wide("three")]);
+    strict.settle(not_b);
+    assert!(strict.gate.held(strict.now).gateways.is_empty());
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [at("/b", None), at("/e", None)]);
+}
+
+#[test]
+fn what_is_refused_of_a_gateway_closes_what_it_stands_for_and_is_not_sent() {
+    let mut strict = Strict::new(WhenUnavailable::Standard);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a"]))]);
+    strict.settle(accepting);
+    let extensions = |strict: &Strict| {
+        let sent = strict.sent.iter().filter(|(key, _)| key.kind == ResourceKind::ExtensionConfig);
+        sent.map(|(_, encoded)| encoded.version).collect::<Vec<_>>()
+    };
+    let before = extensions(&strict);
+    let limit = |tokens: u64| {
+        let mut policy = wide("limited");
+        let bucket = json!({"maxTokens": tokens, "tokensPerFill": 1, "fillInterval": "1s"});
+        policy["spec"]["rateLimit"] = json!({"local": {"tokenBucket": bucket}});
+        policy
+    };
+    strict.put([limit(123_456)]);
+    strict.settle(|sent| match sent.fragment.kind {
+        envoy::judged::Kind::Extension => Word::Refused("Envoy 1.40.0 refuses it: so it is".into()),
+        _ => Word::Accepted,
+    });
+    assert_eq!(strict.routes(), [at("/", Some(500))]);
+    assert_eq!(extensions(&strict), before);
+    let gateway = object(gateway("edge", json!([http("web", 80, "")]))).id();
+    let said = strict.translator.status(&gateway).unwrap_or_default();
+    assert!(said.contains("so it is") || said.contains("cannot be sent"), "{said}");
+    strict.put([limit(100)]);
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [at("/a", None)]);
+    assert_ne!(extensions(&strict), before);
+}
+
 /// A route to a Service.
 fn to(service: &str) -> Value {
     json!({"rules": [{"backendRefs": [{"name": service, "port": 80}]}]})
