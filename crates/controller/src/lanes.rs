@@ -2,14 +2,15 @@
 //!
 //! Two batches are judged at a time, one of each lane:
 //!
-//! * What **clean** namespaces have, all together.
+//! * What **clean** namespaces have, all together, beginning where the last batch ended. A batch that ended without a word is
+//!   halved by namespace until it is known whose word is missing: nobody else is judged apart, or blamed.
 //! * One namespace at a time of those of which something was refused a short time ago, or was in a batch that ended without a
 //!   word. Each has so much time a minute: who writes what takes long waits for it himself.
 //!
 //! Nothing here does IO or knows a clock.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -82,6 +83,12 @@ pub(crate) struct Lanes {
     /// By namespace.
     wanted: BTreeMap<Arc<str>, Vec<Fragment>>,
     suspects: HashSet<Id>,
+    /// Parts of batches that ended without a word, each of several namespaces or of one that is tried alone.
+    halves: VecDeque<Vec<Id>>,
+    /// Whether the next batch of clean namespaces is one of those.
+    is_halved_next: bool,
+    /// The namespace at which the last batch of clean ones ended.
+    last: Option<Arc<str>>,
     in_flight: HashSet<Id>,
     /// When something of a namespace was last refused.
     refused: HashMap<Arc<str>, Instant>,
@@ -101,6 +108,8 @@ impl Lanes {
             self.wanted.entry(object.namespace.clone()).or_default().push(fragment.clone());
         }
         self.suspects.retain(|id| all.contains(id));
+        self.halves.iter_mut().for_each(|half| half.retain(|id| all.contains(id)));
+        self.halves.retain(|half| !half.is_empty());
         self.refused.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
         self.spent.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
     }
@@ -110,7 +119,7 @@ impl Lanes {
         let id = id(&sent.fragment);
         if self.suspects.contains(&id) || self.refused.contains_key(&sent.object.namespace) {
             State::Suspect
-        } else if self.in_flight.contains(&id) {
+        } else if self.in_flight.contains(&id) || self.halves.iter().any(|half| half.contains(&id)) {
             State::InFlight
         } else {
             State::Waiting
@@ -129,9 +138,12 @@ impl Lanes {
     pub(crate) fn next(&mut self, lane: Lane, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
         let batch = match lane {
             Lane::Clean => {
-                let clean = self.wanted.iter().filter(|(namespace, _)| !self.refused.contains_key(*namespace));
-                let all = clean.flat_map(|(namespace, fragments)| fragments.iter().map(move |it| (namespace, it)));
-                self.batch(all.filter(|(_, it)| !self.suspects.contains(&id(it))), MAX_FRAGMENTS, MEMORY, &is_known)
+                self.is_halved_next = !self.is_halved_next;
+                if self.is_halved_next {
+                    self.next_half(&is_known).or_else(|| self.next_clean(&is_known))
+                } else {
+                    self.next_clean(&is_known).or_else(|| self.next_half(&is_known))
+                }
             }
             Lane::Watched => {
                 let mut namespaces: Vec<_> = self.wanted.keys().collect();
@@ -152,6 +164,33 @@ impl Lanes {
         // Who is alone is to be found out, however long one process takes: that is two of its own, and an empty one.
         let alone = if batch.fragments.len() == 1 { ALONE } else { Duration::ZERO };
         Some(Batch { time: batch.time + alone, ..batch })
+    }
+
+    /// What of clean namespaces was in no batch yet, beginning after the namespace at which the last one ended.
+    fn next_clean(&mut self, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
+        let halved: HashSet<&Id> = self.halves.iter().flatten().collect();
+        let (after, before): (Vec<_>, Vec<_>) =
+            self.wanted.iter().partition(|(namespace, _)| self.last.as_ref().is_none_or(|last| *namespace > last));
+        let clean = after.into_iter().chain(before).filter(|(namespace, _)| !self.refused.contains_key(*namespace));
+        let all = clean.flat_map(|(namespace, fragments)| fragments.iter().map(move |it| (namespace, it)));
+        let all = all.filter(|(_, it)| !self.suspects.contains(&id(it)) && !halved.contains(&id(it)));
+        let batch = self.batch(all, MAX_FRAGMENTS, MEMORY, is_known)?;
+        self.last = batch.namespaces.last().cloned();
+        Some(batch)
+    }
+
+    /// The next part of a batch that ended without a word.
+    fn next_half(&mut self, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
+        while let Some(half) = self.halves.pop_front() {
+            let half: HashSet<_> = half.into_iter().collect();
+            let clean = self.wanted.iter().filter(|(namespace, _)| !self.refused.contains_key(*namespace));
+            let all = clean.flat_map(|(namespace, fragments)| fragments.iter().map(move |it| (namespace, it)));
+            let all = all.filter(|(_, it)| half.contains(&id(it)));
+            if let Some(batch) = self.batch(all, MAX_FRAGMENTS, MEMORY, &is_known) {
+                return Some(batch);
+            }
+        }
+        None
     }
 
     fn batch<'a>(
@@ -179,14 +218,22 @@ impl Lanes {
 
     /// Takes note of what became of a batch, and of how long that took.
     pub(crate) fn done(&mut self, lane: Lane, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
+        let mut wordless: BTreeMap<&Arc<str>, Vec<Id>> = BTreeMap::new();
         for ((fragment, namespace), became) in batch.fragments.iter().zip(&batch.namespaces).zip(became) {
             self.in_flight.remove(&id(fragment));
             match became {
                 Became::Accepted => drop(self.suspects.remove(&id(fragment))),
                 Became::Refused => drop(self.refused.insert(namespace.clone(), now)),
-                Became::Suspect => drop(self.suspects.insert(id(fragment))),
+                Became::Suspect => wordless.entry(namespace).or_default().push(id(fragment)),
                 Became::Unknown => {}
             }
+        }
+        if lane == Lane::Clean && wordless.len() > 1 {
+            let mut halves: Vec<Vec<Id>> = wordless.into_values().collect();
+            let second = halves.split_off(halves.len() / 2);
+            self.halves.extend([halves, second].map(|half| half.into_iter().flatten().collect()));
+        } else {
+            self.suspects.extend(wordless.into_values().flatten());
         }
         if let (Lane::Watched, Some(namespace)) = (lane, batch.namespaces.first()) {
             let spent = self.spent.entry(namespace.clone()).or_insert((now, Duration::ZERO));
@@ -258,28 +305,46 @@ mod tests {
     }
 
     #[test]
-    fn after_a_batch_that_ended_without_a_word_each_namespace_is_judged_by_itself() {
+    fn a_batch_that_ended_without_a_word_is_halved_until_one_namespace_is_to_blame() {
         let (mut lanes, now) = (Lanes::default(), Instant::now());
-        let all = [sent("a", "1"), sent("b", "2"), sent("c", "3")];
+        let all: Vec<_> = (0..64).map(|number| sent(&format!("n{number:02}"), &number.to_string())).collect();
         lanes.want(&all, now);
-        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("all");
-        lanes.done(Lane::Clean, &batch, &[Became::Suspect; 3], Duration::ZERO, now);
-        assert!(lanes.next(Lane::Clean, now, NOBODY).is_none());
-        let mut each = Vec::new();
-        while let Some(batch) = lanes.next(Lane::Watched, now, NOBODY) {
-            each.push(texts(Some(batch)));
+        let mut batches = 0;
+        while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
+            let ended = batch.fragments.iter().any(|it| *it.bytes == *b"37");
+            let became = if ended { Became::Suspect } else { Became::Accepted };
+            lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
+            let left: Vec<_> =
+                all.iter().filter(|it| ended || !batch.fragments.contains(&it.fragment)).cloned().collect();
+            let left: Vec<_> = left.into_iter().filter(|it| lanes.state(it) != State::Waiting).collect();
+            lanes.want(&left, now);
+            batches += 1;
         }
-        each.sort();
-        assert_eq!(each, [["1"], ["2"], ["3"]]);
+        assert!(batches <= 13, "{batches}");
+        assert_eq!(lanes.state(&all[37]), State::Suspect);
+        assert!(all.iter().filter(|it| *it.fragment.bytes != *b"37").all(|it| lanes.state(it) != State::Suspect));
+        assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["37"]);
+    }
+
+    #[test]
+    fn who_fills_batches_leaves_the_next_ones_to_others() {
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        let large = |number: usize| sent("aaa", &number.to_string().repeat(MAX_BYTES / 2 + 1));
+        lanes.want(&[large(0), large(1), sent("b", "b")], now);
+        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
+        assert!(texts(lanes.next(Lane::Clean, now, NOBODY)).contains(&"b".to_owned()));
     }
 
     #[test]
     fn who_has_used_up_his_time_waits_and_nobody_else_does() {
         let (mut lanes, now) = (Lanes::default(), Instant::now());
         let all = [sent("slow", "1"), sent("fast", "2")];
+        for one in &all {
+            lanes.want(std::slice::from_ref(one), now);
+            let batch = lanes.next(Lane::Clean, now, NOBODY).expect("it");
+            lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, now);
+        }
         lanes.want(&all, now);
-        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("all");
-        lanes.done(Lane::Clean, &batch, &[Became::Suspect; 2], Duration::ZERO, now);
         let batch = lanes.next(Lane::Watched, now, |it| *it.bytes == *b"2").expect("slow's");
         lanes.done(Lane::Watched, &batch, &[Became::Suspect], TIME, now);
         assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["2"]);

@@ -110,7 +110,7 @@ impl Asking<'_> {
                 Verdict::Fine
             }
             Word::Suspect if is_late => Verdict::NotJudged,
-            Word::Judging if self.is_too_late(since) => Verdict::NotJudged,
+            Word::Judging if self.now.saturating_duration_since(since) >= self.bounds.longest() => Verdict::NotJudged,
             Word::Suspect | Word::Judging | Word::Unknown => Verdict::Waits,
         };
         self.is_away |= word == Word::Unknown;

@@ -13,7 +13,7 @@ use crate::{
     RefusedRows, Translator,
     host::{Cleared, Placed, parts},
     inspect::{Sent, sent::of_row},
-    tables::{backend::ClusterId, host::Offer, input, strict::PartId},
+    tables::{backend::ClusterId, host::Offer, input, route::RouteHead, strict::PartId},
 };
 
 type RowKey = (Chain, u32, ListenerId);
@@ -108,6 +108,11 @@ impl Roots {
             let (offered, cleared) = (engine.get::<Offer>(&key), engine.get::<Cleared>(&key));
             let top = key.0.top().clone();
             let route = key.0.route().clone();
+            if offered.is_none() && engine.get::<RouteHead>(&route).is_none() && self.refused.remove(&route).is_some() {
+                // Of a route that is gone nothing is remembered.
+                translator.set_refused(&route, RefusedRows::default());
+                wrote = true;
+            }
             self.wordless.remove(&key);
             self.fresh.insert(top.clone());
             if offered == cleared {
