@@ -255,7 +255,7 @@ async fn where_it_holds_nothing_is_sent_that_was_not_judged() -> Result<()> {
     eventually(TIMEOUT, async || {
         let ready = portcullis.admin("/readyz").await?;
         ensure!(ready.status == 503, "{} {}", ready.status, ready.body);
-        ensure!(portcullis.log_tail().to_string().contains("no Envoy can be asked"));
+        ensure!(portcullis.log_tail().contains("no Envoy can be asked"));
         Ok::<_, anyhow::Error>(())
     })
     .await
