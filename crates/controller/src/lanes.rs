@@ -314,8 +314,11 @@ mod tests {
             let ended = batch.fragments.iter().any(|it| *it.bytes == *b"37");
             let became = if ended { Became::Suspect } else { Became::Accepted };
             lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
-            let left: Vec<_> =
-                all.iter().filter(|it| ended || !batch.fragments.contains(&it.fragment)).cloned().collect();
+            let left: Vec<_> = all
+                .iter()
+                .filter(|it| ended || !batch.fragments.iter().any(|other| id(other) == id(&it.fragment)))
+                .cloned()
+                .collect();
             let left: Vec<_> = left.into_iter().filter(|it| lanes.state(it) != State::Waiting).collect();
             lanes.want(&left, now);
             batches += 1;
