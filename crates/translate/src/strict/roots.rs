@@ -174,12 +174,11 @@ impl Roots {
             };
             let turns: Vec<_> = root.changed.iter().map(&mut judge).collect();
             let has = |turn: Turn| turns.iter().any(|(it, _)| *it == turn);
-            if refusals.len() == before && !has(Turn::Waits) {
-                if !has(Turn::Wordless) || asking.is_late(root.since) {
-                    done.push(top.clone());
-                    late.extend(turns);
-                    continue;
-                }
+            let is_judged = refusals.len() == before && !has(Turn::Waits);
+            if is_judged && (!has(Turn::Wordless) || asking.is_late(root.since)) {
+                done.push(top.clone());
+                late.extend(turns);
+                continue;
             }
             limited.extend(root.changed.iter().cloned());
         }

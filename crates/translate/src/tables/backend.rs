@@ -112,6 +112,7 @@ pub(crate) struct PortState {
 
 /// What a sender has to know of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(crate) struct Reach {
     /// What is spoken there, or why it cannot be used.
     pub(crate) protocol: Result<Protocol, Unusable>,
