@@ -109,6 +109,7 @@ fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
         "policies",
         "regex",
         "capacity",
+        "validation",
     ];
     for group in groups {
         let members = schema["properties"][group]["properties"].as_object().context("no such group")?;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod deep;
+mod logins;
 mod providers;
 mod refused;
 mod secrets;
