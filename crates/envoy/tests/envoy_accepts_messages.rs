@@ -154,10 +154,25 @@ fn sample_clusters() -> Vec<Value> {
             if variant > 0 {
                 message["name"] = json!(format!("{index}/{variant}"));
             }
+            with_static_authorities(&mut message);
             clusters.push(message);
         }
     }
     clusters
+}
+
+/// Has the authorities of a cluster be static, too: Envoy 1.40 ends where one of its bootstrap asks for them over ADS.
+fn with_static_authorities(message: &mut Value) {
+    match message {
+        Value::Object(fields) => {
+            if let Some(Value::Object(secret)) = fields.get_mut("validationContextSdsSecretConfig") {
+                secret.remove("sdsConfig");
+            }
+            fields.values_mut().for_each(with_static_authorities);
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_static_authorities),
+        _ => {}
+    }
 }
 
 fn sample_secrets() -> Vec<(Arc<str>, Value)> {
@@ -192,7 +207,13 @@ fn envoy_takes_every_route_cluster_listener_and_secret() {
     let resources = &mut whole["staticResources"];
     resources["clusters"].as_array_mut().expect("clusters").extend(sample_clusters());
     resources["listeners"] = json!(listeners);
-    resources["secrets"] = secrets.into_iter().map(|(_, secret)| secret).collect();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let authority = rcgen::CertificateParams::new(Vec::new()).expect("names").self_signed(&key).expect("signed");
+    let authorities = json!({
+        "name": "authorities/apps/ConfigMap/ca",
+        "validationContext": {"trustedCa": {"inlineString": authority.pem()}},
+    });
+    resources["secrets"] = secrets.into_iter().map(|(_, secret)| secret).chain([authorities]).collect();
     assert_eq!(refused(&whole), None);
 }
 
