@@ -30,7 +30,7 @@ pub use self::middleman::{Exchange, Middleman, Verdict};
 pub use self::objects::{Channel, gateway_api_folder, loose_crd};
 use crate::client::{self, Request, Target};
 use crate::ports::free_port;
-use crate::process::{Process, root, signal};
+use crate::process::{Process, freeze, root, thaw};
 
 /// What is started when somebody else takes a port between looking and listening.
 const ATTEMPTS: usize = 3;
@@ -180,12 +180,12 @@ impl ApiServer {
 
     /// Freezes the API server: connections stay open and nothing is answered any more.
     pub async fn freeze(&self) -> Result<()> {
-        signal("STOP", self.api_server_id()?).await
+        freeze(self.api_server_id()?).await
     }
 
     /// Lets a frozen API server go on.
     pub async fn thaw(&self) -> Result<()> {
-        signal("CONT", self.api_server_id()?).await
+        thaw(self.api_server_id()?).await
     }
 
     fn api_server_id(&self) -> Result<u32> {

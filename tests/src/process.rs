@@ -6,10 +6,10 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::process::{Child, Command};
 
-use crate::wait::{POLL_INTERVAL, TIMEOUT};
+use crate::wait::{POLL_INTERVAL, TIMEOUT, eventually};
 
 /// The top of the checkout.
 pub fn root() -> &'static Path {
@@ -80,13 +80,33 @@ pub async fn kill(id: u32) -> Result<()> {
 }
 
 /// Sends the signal `name`, without `SIG`, to a process.
-pub async fn signal(name: &str, id: u32) -> Result<()> {
+async fn signal(name: &str, id: u32) -> Result<()> {
     // Signals other than this program's own need unsafe code or a crate; the command is everywhere.
     let sent = Command::new("kill").args(["-s", name, &id.to_string()]).status().await?;
     if !sent.success() {
         bail!("cannot send {name} to process {id}");
     }
     Ok(())
+}
+
+/// Stops the process `id` where it is, and returns once none of its threads runs any more.
+///
+/// A thread that runs while another one of its process takes the signal goes on for a while on a busy machine.
+pub async fn freeze(id: u32) -> Result<()> {
+    signal("STOP", id).await?;
+    eventually(TIMEOUT, async || {
+        for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+            let status = std::fs::read_to_string(thread?.path().join("status"))?;
+            ensure!(status.lines().any(|line| line == "State:\tT (stopped)"), "process {id} is not stopped:\n{status}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Lets a process that [`freeze`] stopped go on.
+pub async fn thaw(id: u32) -> Result<()> {
+    signal("CONT", id).await
 }
 
 /// A running program; it is killed when this is dropped.

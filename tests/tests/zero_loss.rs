@@ -125,6 +125,16 @@ fn authorities(of: &[&str]) -> String {
     )
 }
 
+/// Waits until a first request is answered.
+async fn until_served(port: u16, portcullis: &Portcullis) -> Result<()> {
+    let served = eventually(TIMEOUT, async || {
+        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
+        ensure!(response.status == 200, "{}", response.status);
+        Ok(())
+    });
+    served.await.with_context(|| portcullis.log_tail())
+}
+
 /// A backend turns to a certificate of another authority: both are trusted while it does, and each request makes a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn authorities_of_backends_that_rotate_lose_no_request() -> Result<()> {
@@ -165,13 +175,7 @@ spec:
     ];
     let mut portcullis = Portcullis::start(&files).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    eventually(TIMEOUT, async || {
-        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
-        ensure!(response.status == 200, "{}", response.status);
-        Ok(())
-    })
-    .await
-    .with_context(|| portcullis.log_tail())?;
+    until_served(port, &portcullis).await?;
     let clusters_before = updates(&envoy).await?;
     let load = Load::start(&Target::local(port));
     for turn in 1..=TURNS {
@@ -236,12 +240,7 @@ spec:
         [file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))), file("route.yaml", secured(0))];
     let mut portcullis = Portcullis::start(&files).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    let first = async || {
-        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
-        ensure!(response.status == 200, "{}", response.status);
-        Ok(())
-    };
-    eventually(TIMEOUT, first).await.with_context(|| portcullis.log_tail())?;
+    until_served(port, &portcullis).await?;
     let load = Load::start(&Target::local(port));
     for number in 1..=MOVES {
         portcullis.write("route.yaml", &secured(number))?;
@@ -309,13 +308,7 @@ spec:
     ];
     let mut portcullis = Portcullis::start(&files).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    eventually(TIMEOUT, async || {
-        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
-        ensure!(response.status == 200, "{}", response.status);
-        Ok(())
-    })
-    .await
-    .with_context(|| portcullis.log_tail())?;
+    until_served(port, &portcullis).await?;
     let load = Load::start(&Target::local(port));
     for turn in 1..=TURNS {
         let (said, to) = if turn % 2 == 1 { (policy, &tls) } else { ("", &plain) };

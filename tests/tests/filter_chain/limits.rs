@@ -6,7 +6,7 @@ use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports;
-use portcullis_tests::process::{root, signal};
+use portcullis_tests::process::{freeze, root, thaw};
 use portcullis_tests::ratelimit::RateLimit;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use tokio::sync::Mutex;
@@ -138,9 +138,9 @@ async fn requests_that_nobody_counts_pass_or_not_as_is_said() -> Result<()> {
 
         // It does not answer. `timeout` is waited for.
         let service = world.counter.id().context("the service ended")?;
-        signal("STOP", service).await?;
+        freeze(service).await?;
         world.becomes("slow", &of("two"), fails).await?;
-        signal("CONT", service).await?;
+        thaw(service).await?;
         world.becomes("counted again", &of("probes"), |response| response.status == 200).await?;
 
         // Its Redis is gone.

@@ -5,7 +5,7 @@ use portcullis_tests::client::{Connection, Response, Target};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::openid::{Browser, CLIENT, OpenId, SECRET};
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::process::{envoy_binary, signal};
+use portcullis_tests::process::{envoy_binary, freeze};
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, ports};
 use tokio::sync::Mutex;
@@ -297,7 +297,7 @@ async fn a_login_outlasts_its_provider_and_changes_of_routes_and_nobody_gets_in_
     let back = waiting.log_in(&provider, "/").await?;
     let mut late = Browser::new(world.target.clone(), HOST);
     let in_vain = late.log_in(&provider, "/").await?;
-    signal("STOP", provider.id().context("it runs")?).await?;
+    freeze(provider.id().context("it runs")?).await?;
     expect(&waiting.get(&back).await?, 401)?;
     expect(&browser.get("/").await?, 200)?;
     provider.kill().await?;
