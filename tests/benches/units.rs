@@ -6,10 +6,13 @@
 //! Who judges and processes runs in the same process as who asks, so that of these units it is the way there and back. Nobody
 //! counts: to Envoy, a route that answers by itself has no global limits.
 //!
-//! Then requests with bodies go to a backend, with a template of the body and without. `-- 30` sends so many requests of each,
-//! which shows in some seconds that all of it works.
+//! Then requests of somebody who has logged in go to a backend, and requests with bodies, with a template of the body and
+//! without. `-- 30` sends so many requests of each, which shows in some seconds that all of it works.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
+
+#[path = "units/logins.rs"]
+mod logins;
 
 use std::{
     sync::{Arc, LazyLock},
@@ -391,5 +394,6 @@ async fn main() -> Result<()> {
     let count = said.map_or(Ok(REQUESTS), |count| count.parse())?;
     let echo = Echo::start("provider", (std::net::Ipv4Addr::LOCALHOST, 0).into()).await?;
     print_units(&echo, count).await?;
+    logins::print_logins(&echo, count).await?;
     print_bodies(&echo, count.div_ceil(10)).await
 }
