@@ -72,7 +72,7 @@ async fn request(target: &Target, name: &str, login: bool, provider: &OpenId) ->
 }
 
 /// Prints what so many requests of each take, above those of a route that anybody may ask.
-pub async fn print_logins(echo: &Echo, count: u32) -> Result<()> {
+pub(crate) async fn print_logins(echo: &Echo, count: u32) -> Result<()> {
     let backs = ROUTES.map(|(name, _)| format!("http://{HOST}/{name}/back"));
     let provider = OpenId::start(&backs.each_ref().map(String::as_str)).await?;
     let port = ports::free_port()?;
