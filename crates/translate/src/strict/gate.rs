@@ -67,8 +67,9 @@ impl Gate {
         self.waiters.wake_for(fragment);
     }
 
-    /// The word about any of them may be.
+    /// The word about any of them may be: another Envoy is asked.
     pub fn all_turned(&mut self) {
+        self.roots.wake_all(&mut self.waiters);
         self.waiters.wake_all();
     }
 
@@ -90,6 +91,7 @@ impl Gate {
                 gateways.restart(waiters, &asking);
             }
             *was_away = is_away;
+            roots.wake_all(waiters);
             waiters.wake_all();
         }
         waiters.ring(now);

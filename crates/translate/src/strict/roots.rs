@@ -233,6 +233,12 @@ impl Roots {
         }
     }
 
+    /// Has all be looked at that waits, or answers by itself for want of a word.
+    pub(super) fn wake_all(&self, waiters: &mut Waiters) {
+        self.waiting.keys().for_each(|top| waiters.wake(Item::Tree(top.clone())));
+        self.wordless.iter().for_each(|key| waiters.wake(Item::Row(key.clone())));
+    }
+
     /// Has all wait from now on, since nobody could be asked before.
     pub(super) fn restart(&mut self, waiters: &mut Waiters, asking: &Asking<'_>) {
         for (top, root) in &mut self.waiting {
