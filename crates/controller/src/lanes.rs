@@ -229,7 +229,9 @@ impl Lanes {
             let (clean, others): (Vec<_>, Vec<_>) =
                 half.into_iter().partition(|(namespace, _)| !self.refused.contains_key(namespace));
             // Who is judged apart by now is judged there.
-            others.iter().for_each(|(namespace, fragment)| self.queue_again(namespace, fragment));
+            for (namespace, fragment) in &others {
+                self.queue_again(namespace, fragment);
+            }
             let is_wanted =
                 |(namespace, it): &&(Arc<str>, Fragment)| self.wanted.contains_key(&(id(it), namespace.clone()));
             let wanted = clean.iter().filter(is_wanted).map(|(namespace, it)| (namespace, it));

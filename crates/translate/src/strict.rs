@@ -19,6 +19,7 @@ mod gate;
 mod limits;
 mod parts;
 mod roots;
+mod rows;
 mod told;
 mod waiters;
 mod wide;

@@ -70,11 +70,14 @@ fn header(matcher: HeaderMatcher) -> Option<HeaderMatcher> {
 }
 
 fn parameter(matcher: QueryParameterMatcher) -> Option<QueryParameterMatcher> {
-    let is_kept = |it: &QueryParameterMatchSpecifier| matches!(it, QueryParameterMatchSpecifier::StringMatch(text) if is_text(text));
+    let is_kept = |it: &QueryParameterMatchSpecifier| match it {
+        QueryParameterMatchSpecifier::StringMatch(text) => is_text(text),
+        QueryParameterMatchSpecifier::PresentMatch(_) => true,
+    };
     let specifier = matcher.query_parameter_match_specifier.filter(is_kept);
     let specifier = specifier.unwrap_or(QueryParameterMatchSpecifier::PresentMatch(true));
-    (!matcher.name.is_empty() && is_plain(&matcher.name))
-        .then(|| QueryParameterMatcher { name: matcher.name, query_parameter_match_specifier: Some(specifier) })
+    let is_named = !matcher.name.is_empty() && is_plain(&matcher.name);
+    is_named.then_some(QueryParameterMatcher { name: matcher.name, query_parameter_match_specifier: Some(specifier) })
 }
 
 /// Whether text is compared with text.

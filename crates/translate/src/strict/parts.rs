@@ -163,7 +163,7 @@ fn about(
         }
         best.get_or_insert((sent, verdict));
     }
-    best.unwrap_or_else(|| (sent, Verdict::Waits(true)))
+    best.unwrap_or((sent, Verdict::Waits(true)))
 }
 
 /// Whose a part is; nobody's of what is the same for all who say the same.

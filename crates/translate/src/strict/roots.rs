@@ -8,20 +8,20 @@ use std::{
 };
 
 use envoy::bytes::Hash;
-use ir::{NsName, RouteId, matching::Origin};
+use ir::{NsName, RouteId};
 
 use super::{
-    asking::{Asking, NOT_JUDGED, NOTICED, Verdict, Wait},
+    asking::{Asking, NOTICED, Verdict, Wait},
     limits::Now,
     parts::Parts,
+    rows::{Found, Refused, look_at},
     told::{Cause, Told},
     waiters::{Item, RowKey, Waiters},
 };
 use crate::{
     RefusedRows, Translator,
-    host::{Answer, Cleared, Placed, parts},
-    inspect::{Sent, sent::of_row},
-    tables::{backend::ClusterId, host::Offer, input, route::RouteHead, strict::PartId},
+    host::{Answer, Cleared},
+    tables::{host::Offer, route::RouteHead},
 };
 
 /// How many rows of a route may be refused before those are forgotten that it has no more.
@@ -72,27 +72,6 @@ enum Turn {
     /// It may be sent, but for these rows: these have waited for long enough, and nothing that stands in their place may be sent
     /// either.
     Goes(BTreeMap<Hash, Answer>),
-}
-
-/// A row of a route that is refused.
-#[derive(Debug)]
-struct Found {
-    key: RowKey,
-    hash: Hash,
-    words: Arc<str>,
-    is_said: bool,
-    /// What it is, if nobody said anything.
-    sent: Option<Sent>,
-}
-
-/// What was refused of a route.
-#[derive(Debug, Default)]
-struct Refused {
-    rows: RefusedRows,
-    /// How many there may be before those are forgotten that the route has no more.
-    most: usize,
-    /// Of these nobody has said anything, and they are asked about.
-    not_judged: BTreeMap<Hash, Sent>,
 }
 
 impl Roots {
@@ -500,102 +479,4 @@ impl Root {
 fn shut(translator: &mut Translator, key: &RowKey) -> bool {
     let cleared = translator.engine().get::<Cleared>(key);
     cleared.is_some_and(|cleared| translator.engine_mut().set::<Cleared>(key.clone(), Some(cleared.shut())))
-}
-
-/// What becomes of a rule by what is known.
-#[derive(Debug, Default)]
-struct Looked {
-    is_waiting: bool,
-    is_hopeless: bool,
-    /// Whether it waits for a part.
-    has_no_parts: bool,
-    /// What is refused of it.
-    found: Vec<Found>,
-    /// What answers by itself for want of a word.
-    rows: BTreeMap<Hash, Answer>,
-    /// Its Envoy routes, and those of them that wait.
-    all: Vec<Hash>,
-    unknown: Vec<Hash>,
-    /// What it waits for.
-    sent: Vec<Sent>,
-    parts: Vec<PartId>,
-}
-
-/// Asks about a rule that waits, with what it needs.
-fn look_at(
-    known: &BTreeMap<RouteId, Refused>,
-    translator: &Translator,
-    parts: &Parts,
-    key: &RowKey,
-    item: &Item,
-    wait: Wait,
-    asking: &mut Asking<'_>,
-) -> Looked {
-    let mut looked = Looked::default();
-    let Some(offer) = translator.engine().get::<Offer>(key) else { return looked };
-    judge_rows(known, key, &offer, item, wait, asking, &mut looked);
-    // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
-    let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
-    for part in needed(&offer) {
-        let is_own = matches!(part, PartId::Cluster(ClusterId::Rule(..)));
-        if parts.is_waiting(translator, &part) {
-            looked.parts.push(part);
-        } else if is_refused(&part) && !is_own {
-            looked.has_no_parts = true;
-        }
-    }
-    looked.has_no_parts |= !looked.parts.is_empty();
-    if looked.has_no_parts {
-        if asking.is_too_late(wait.since) {
-            for hash in &looked.all {
-                looked.rows.entry(*hash).or_insert(Answer::Closed);
-            }
-        } else {
-            looked.is_waiting = true;
-        }
-    }
-    looked
-}
-
-fn needed(offer: &Placed) -> impl Iterator<Item = PartId> {
-    parts(offer.resolved())
-}
-
-/// Asks about the Envoy routes of a rule.
-fn judge_rows(
-    known: &BTreeMap<RouteId, Refused>,
-    key: &RowKey,
-    offer: &Placed,
-    item: &Item,
-    wait: Wait,
-    asking: &mut Asking<'_>,
-    looked: &mut Looked,
-) {
-    let (chain, rule, _) = key;
-    let is_known = |hash: &Hash| known.get(chain.route()).is_some_and(|refused| refused.rows.contains(hash));
-    for written in offer.offered_routes().iter() {
-        let origin = Origin::of(&written.steps, written.order).filter(|origin| origin.rule == *rule);
-        let sent = of_row(chain, origin, &written.row, Some(offer.resolved()));
-        let hash = sent.fragment.hash;
-        looked.all.push(hash);
-        let found = |words, is_said, sent| Found { key: key.clone(), hash, words, is_said, sent };
-        match asking.about(item, &sent, wait) {
-            Verdict::Fine => {}
-            Verdict::Waits(is_hopeless) => {
-                looked.is_waiting = true;
-                looked.is_hopeless |= is_hopeless;
-                looked.unknown.push(hash);
-                looked.sent.push(sent);
-            }
-            // Of what answers 500 already, the match is to blame. Where Envoy does not say so itself, or nobody has judged it, a
-            // plain one answers for it: left out, its requests would reach another route.
-            Verdict::Refused(_, false) if is_known(&hash) => drop(looked.rows.insert(hash, Answer::Plain)),
-            Verdict::NotJudged if is_known(&hash) => {
-                looked.rows.insert(hash, Answer::Plain);
-                looked.sent.push(sent);
-            }
-            Verdict::Refused(words, is_said) => looked.found.push(found(words, is_said, None)),
-            Verdict::NotJudged => looked.found.push(found(NOT_JUDGED.into(), false, Some(sent))),
-        }
-    }
 }

@@ -150,7 +150,7 @@ impl Gateways {
         for place in listeners.chain(ports).collect::<Vec<_>>() {
             match needs(translator, &place) {
                 Some(parts) => {
-                    self.need(&place, Some(parts));
+                    self.need(&place, Some(&parts));
                     self.wait(place, waiters, asking);
                 }
                 None => {
@@ -182,10 +182,10 @@ impl Gateways {
     }
 
     /// Takes note of what a place needs; none of one that is gone.
-    fn need(&mut self, place: &Place, parts: Option<Box<[PartId]>>) {
+    fn need(&mut self, place: &Place, parts: Option<&[PartId]>) {
         let of_gateway = self.needs.entry(place.gateway().clone()).or_default();
-        let before = match &parts {
-            Some(parts) => of_gateway.insert(place.clone(), parts.clone()),
+        let before = match parts {
+            Some(parts) => of_gateway.insert(place.clone(), parts.into()),
             None => of_gateway.remove(place),
         };
         if of_gateway.is_empty() {
@@ -199,7 +199,7 @@ impl Gateways {
                 }
             }
         }
-        for part in parts.iter().flatten() {
+        for part in parts.into_iter().flatten() {
             self.users.entry(part.clone()).or_default().insert(place.clone());
         }
     }

@@ -75,7 +75,9 @@ impl Strict {
     fn settle(&mut self, word: impl Fn(&Sent) -> Word) {
         let turned = self.gate.unknown().filter(|sent| self.said.get(&asked(sent)) != Some(&word(sent)));
         let turned: Vec<_> = turned.map(|sent| asked(sent).0).collect();
-        turned.iter().for_each(|fragment| self.gate.turned(fragment));
+        for fragment in &turned {
+            self.gate.turned(fragment);
+        }
         self.asked = 0;
         for _ in 0..64 {
             let changes = self.translator.settle();
