@@ -36,6 +36,7 @@ fn a_match_of_which_nobody_says_anything_answers_500_at_a_replica_that_knows_not
 fn what_waited_while_nobody_could_be_asked_has_its_time_once_somebody_can_be() {
     let mut strict = Strict::new(WhenUnavailable::Hold);
     strict.put(base());
+    strict.settle(accepting);
     strict.put([route("r", rules(&["/a"]))]);
     strict.translator.set_judge_unavailable(Some("away".into()));
     strict.settle(|_| Word::Unknown);
