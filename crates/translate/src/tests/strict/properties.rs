@@ -94,7 +94,9 @@ proptest! {
         strict.settle(accepting);
         let taken = std::cell::RefCell::new(std::collections::HashSet::new());
         for (batch, mood, seconds) in batches {
-            batch.into_iter().for_each(|change| strict.apply(change));
+            for change in batch {
+                strict.apply(change);
+            }
             let word = |sent: &Sent| match sent.fragment.hash[1] % 5 {
                 0 => some(sent),
                 of if of < mood => Word::Accepted,
