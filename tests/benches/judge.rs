@@ -1,7 +1,11 @@
 //! How long Envoy's word takes: sound rows, one that is refused among many, three, and what a process has in memory.
 //!
 //! The process is warm: the one that a batch goes to was started ahead. So the first figure is of a second batch.
+//!
+//! Behind it what `--strict-with` adds to the time from a file written to the first answer of a real Envoy that follows it, where
+//! one route changes and 10,000 are there: `PORTCULLIS_BIN=target/release/portcullis`.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,7 +16,12 @@ use envoy_types::pb::envoy::config::route::v3::{
 use envoy_types::pb::google::protobuf::Any;
 use ir::settings::Edge;
 use judge::{Budget, Judge, Launch, Runner, Verdict, Way};
+use portcullis_tests::client::{self, Request, Target};
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::{envoy_binary, portcullis_binary};
+use portcullis_tests::wait::eventually;
+use portcullis_tests::{objects, ports};
 use prost::Message;
 
 /// How often each is measured; the median is printed.
@@ -65,7 +74,65 @@ async fn main() -> Result<()> {
         let (time, processes) = measured[TIMES / 2];
         println!("{count:>8} {culprits:>10} {time:>9.0} ms {processes:>12}");
     }
+    println!("{:<10} {:>10} {:>10}", "one change", "median", "99 of 100");
+    let strict = ["--strict-with".to_owned(), envoy_binary()?.display().to_string()];
+    for (name, arguments) in [("Standard", &[][..]), ("Strict", &strict)] {
+        let times = changes(arguments).await?;
+        let [median, most] = [times[CHANGES / 2], times[CHANGES * 99 / 100]];
+        println!("{name:<10} {median:>7.0} ms {most:>7.0} ms");
+    }
     Ok(())
+}
+
+/// Routes that are there, matches of each, and changes that are timed.
+const ROUTES: usize = 1_250;
+const MATCHES: usize = 8;
+const CHANGES: usize = 200;
+/// How long anything may take.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// How long it takes until one change of one route is served, each of many, sorted.
+async fn changes(arguments: &[String]) -> Result<Vec<f64>> {
+    let port = ports::free_port()?;
+    let mut base = objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")]);
+    for number in 0..ROUTES {
+        let paths: Vec<_> = (0..MATCHES).map(|at| format!("/all/{number}/{at}")).collect();
+        base += &route(&format!("all-{number}"), &paths);
+    }
+    let one = |change: usize| route("one", &[format!("/one/{change}")]);
+    let files = [("base.yaml".to_owned(), base), ("one.yaml".to_owned(), one(0))];
+    let portcullis = Portcullis::start_with(&files, arguments).await?;
+    let _proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let target = Target::local(port);
+    let is_served = async |change: usize| {
+        let request = Request::get("example.com", &format!("/one/{change}"));
+        eventually(TIMEOUT, async || {
+            let status = client::send(&target, &request).await?.status;
+            ensure!(status == 302, "{status}");
+            Ok::<_, anyhow::Error>(())
+        })
+        .await
+    };
+    is_served(0).await?;
+    let mut times = Vec::new();
+    for change in 1..=CHANGES {
+        let began = Instant::now();
+        portcullis.write("one.yaml", &one(change))?;
+        is_served(change).await?;
+        times.push(millis(began));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+fn route(name: &str, paths: &[String]) -> String {
+    let mut matches = String::new();
+    for path in paths {
+        let _ = write!(matches, "{{path: {{value: {path}}}}}, ");
+    }
+    let moved = "{type: RequestRedirect, requestRedirect: {port: 8443}}";
+    let rules = format!("  - {{matches: [{matches}], filters: [{moved}]}}");
+    objects::Route { name, rules: &rules, ..Default::default() }.to_string()
 }
 
 fn millis(since: Instant) -> f64 {

@@ -6,6 +6,8 @@
 mod command;
 #[path = "judge/fake.rs"]
 mod fake;
+#[path = "judge/plain.rs"]
+mod plain;
 #[path = "judge/running.rs"]
 mod running;
 #[path = "judge/sandbox.rs"]

@@ -117,7 +117,6 @@ impl EngineTask {
     /// The same, where Envoy is asked before anything is sent.
     pub fn strict(mut self, desk: Arc<Desk>, bounds: Bounds) -> Self {
         self.guarded.translator_mut().set_strict();
-        self.publisher.holding();
         Self { strict: Some(Strict::new(desk, bounds)), ..self }
     }
 
@@ -163,7 +162,7 @@ impl EngineTask {
         let idle = |event: &Event| match event {
             Event::RecheckPorts => self.ports.as_ref().is_none_or(PortCheck::is_content),
             Event::RetryQuarantined => !self.guarded.is_waiting(),
-            Event::RecheckWaiting => self.strict.as_ref().is_none_or(|it| it.is_content() && self.publisher.is_ready()),
+            Event::RecheckWaiting => self.strict.as_ref().is_none_or(|it| !it.is_due() && self.publisher.is_ready()),
             _ => false,
         };
         if batch.iter().all(idle) {
@@ -299,14 +298,9 @@ impl EngineTask {
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
             self.diagnostics.take(&mut changes, &self.guarded);
-            let again = match &mut self.strict {
-                Some(strict) if loaded => strict.pass(self.guarded.translator_mut(), &changes.resources),
-                Some(strict) => {
-                    strict.put_off(&changes.resources);
-                    false
-                }
-                None => false,
-            };
+            // What is made of a part of what there is is neither judged nor cleared: a route may be there before its policies are.
+            let strict = self.strict.as_mut().filter(|_| loaded);
+            let again = strict.is_some_and(|strict| strict.pass(self.guarded.translator_mut()));
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.
@@ -317,7 +311,6 @@ impl EngineTask {
         }
         if let Some(strict) = self.strict.as_mut().filter(|_| loaded) {
             strict.ask();
-            self.publisher.hold(&strict.held());
         }
         self.publisher.publish();
         let mut undecodable = 0;

@@ -10,13 +10,17 @@
 //! Nothing here does IO or knows a clock.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    ops::Bound,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy::judged::{Fragment, Kind};
-use translate::inspect::Sent;
+use envoy::judged::Fragment;
+use translate::{
+    inspect::Sent,
+    strict::{Asked, FragmentId as Id},
+};
 
 /// How many fragments a batch has at most, and how many bytes of them.
 const MAX_FRAGMENTS: usize = 10_000;
@@ -29,9 +33,6 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 /// How much longer one may take that is judged alone.
 const ALONE: Duration = Duration::from_secs(30);
-
-/// A fragment, whatever object it is of.
-type Id = (Kind, [u8; 16]);
 
 fn id(fragment: &Fragment) -> Id {
     (fragment.kind, fragment.hash)
@@ -77,49 +78,93 @@ pub(crate) enum State {
     Waiting,
 }
 
+/// What is in no batch, by namespace, in the order in which it came.
+type Queues = BTreeMap<Arc<str>, BTreeMap<u64, Fragment>>;
+
 /// What shall be judged.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// By namespace.
-    wanted: BTreeMap<Arc<str>, Vec<Fragment>>,
-    suspects: HashSet<Id>,
+    /// All of it, with its number.
+    wanted: HashMap<Asked, u64>,
+    /// The namespaces in whose names each is.
+    names: HashMap<Id, BTreeSet<Arc<str>>>,
+    last_number: u64,
+    queues: Queues,
+    /// Of those, what was in a batch that ended without a word, alone or with others of its namespace.
+    suspects: Queues,
+    is_suspect: HashSet<Id>,
     /// Parts of batches that ended without a word, each of several namespaces or of one that is tried alone.
-    halves: VecDeque<Vec<Id>>,
+    halves: VecDeque<Vec<(Arc<str>, Fragment)>>,
+    is_halved: HashSet<Id>,
     /// Whether the next batch of clean namespaces is one of those.
     is_halved_next: bool,
     /// The namespace at which the last batch of clean ones ended.
     last: Option<Arc<str>>,
     in_flight: HashSet<Id>,
     /// When something of a namespace was last refused.
-    refused: HashMap<Arc<str>, Instant>,
+    refused: BTreeMap<Arc<str>, Instant>,
     /// How long it took to judge what a namespace has, since when.
     spent: HashMap<Arc<str>, (Instant, Duration)>,
     /// How many fragments of a namespace are judged together, where more of them took all of its time and nobody learned anything.
     most: HashMap<Arc<str>, usize>,
+    /// About which something else is known than before.
+    turned: Vec<Id>,
 }
 
 impl Lanes {
-    /// Shall be judged, in place of all that should be before. Of what is not wanted any more nothing is remembered.
-    pub(crate) fn want(&mut self, sent: &[Sent], now: Instant) {
-        self.wanted.clear();
-        let mut all = HashSet::new();
-        for Sent { fragment, object, .. } in sent {
-            all.insert(id(fragment));
-            self.wanted.entry(object.namespace.clone()).or_default().push(fragment.clone());
+    /// Shall be judged, or no longer. Of what is not wanted any more nothing is remembered.
+    pub(crate) fn want(&mut self, more: Vec<Sent>, less: &[Asked]) {
+        for asked in less {
+            let Some(number) = self.wanted.remove(asked) else { continue };
+            let (id, namespace) = asked;
+            remove(&mut self.queues, namespace, number);
+            remove(&mut self.suspects, namespace, number);
+            if let Some(names) = self.names.get_mut(id) {
+                names.remove(namespace);
+                if names.is_empty() {
+                    self.names.remove(id);
+                    self.is_suspect.remove(id);
+                }
+            }
+            if !self.queues.contains_key(namespace) && !self.suspects.contains_key(namespace) {
+                self.most.remove(namespace);
+            }
         }
-        self.suspects.retain(|id| all.contains(id));
-        self.halves.iter_mut().for_each(|half| half.retain(|id| all.contains(id)));
-        self.halves.retain(|half| !half.is_empty());
-        self.refused.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
-        self.spent.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        for Sent { fragment, object, .. } in more {
+            let asked = (id(&fragment), object.namespace);
+            if self.wanted.contains_key(&asked) {
+                continue;
+            }
+            self.last_number += 1;
+            self.wanted.insert(asked.clone(), self.last_number);
+            self.names.entry(asked.0).or_default().insert(asked.1.clone());
+            self.queue(asked.1, self.last_number, fragment);
+        }
+    }
+
+    fn queue(&mut self, namespace: Arc<str>, number: u64, fragment: Fragment) {
+        let queues = if self.is_suspect.contains(&id(&fragment)) { &mut self.suspects } else { &mut self.queues };
+        queues.entry(namespace).or_default().insert(number, fragment);
+    }
+
+    /// Has what was in a batch be in the next one again, if it is wanted still.
+    fn queue_again(&mut self, namespace: &Arc<str>, fragment: &Fragment) {
+        if let Some(number) = self.wanted.get(&(id(fragment), namespace.clone())) {
+            self.queue(namespace.clone(), *number, fragment.clone());
+        }
+    }
+
+    /// The fragments about which something else is known than when this was asked last.
+    pub(crate) fn take_turned(&mut self) -> Vec<Id> {
+        std::mem::take(&mut self.turned)
     }
 
     /// What is known of a fragment that nobody has judged.
     pub(crate) fn state(&self, sent: &Sent) -> State {
         let id = id(&sent.fragment);
-        if self.suspects.contains(&id) || self.refused.contains_key(&sent.object.namespace) {
+        if self.is_suspect.contains(&id) || self.refused.contains_key(&sent.object.namespace) {
             State::Suspect
-        } else if self.in_flight.contains(&id) || self.halves.iter().any(|half| half.contains(&id)) {
+        } else if self.in_flight.contains(&id) || self.is_halved.contains(&id) {
             State::InFlight
         } else {
             State::Waiting
@@ -136,6 +181,8 @@ impl Lanes {
 
     /// The next batch of a lane, if there is any: it is in flight until [`Lanes::done`].
     pub(crate) fn next(&mut self, lane: Lane, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
+        self.refused.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
+        self.spent.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
         let batch = match lane {
             Lane::Clean => {
                 self.is_halved_next = !self.is_halved_next;
@@ -145,22 +192,15 @@ impl Lanes {
                     self.next_clean(&is_known).or_else(|| self.next_half(&is_known))
                 }
             }
-            Lane::Watched => {
-                let mut namespaces: Vec<_> = self.wanted.keys().collect();
-                namespaces.sort_by_key(|namespace| std::cmp::Reverse(self.left(namespace, now)));
-                let of = |namespace: &Arc<str>| {
-                    let left = self.left(namespace, now);
-                    let is_watched = self.refused.contains_key(namespace);
-                    let fragments = self.wanted[namespace].iter();
-                    let fragments = fragments.filter(|it| is_watched || self.suspects.contains(&id(it)));
-                    let namespace = self.wanted.get_key_value(namespace)?.0;
-                    let most = self.most.get(namespace).copied().unwrap_or(MAX_FRAGMENTS);
-                    (!left.is_zero()).then(|| self.batch(fragments.map(|it| (namespace, it)), most, left, &is_known))?
-                };
-                namespaces.into_iter().find_map(of)
-            }
+            Lane::Watched => self.next_watched(now, &is_known),
         }?;
-        self.in_flight.extend(batch.fragments.iter().map(id));
+        for (fragment, namespace) in batch.fragments.iter().zip(&batch.namespaces) {
+            self.in_flight.insert(id(fragment));
+            if let Some(number) = self.wanted.get(&(id(fragment), namespace.clone())).copied() {
+                remove(&mut self.queues, namespace, number);
+                remove(&mut self.suspects, namespace, number);
+            }
+        }
         // Who is alone is to be found out, however long one process takes: that is two of its own, and an empty one.
         let alone = if batch.fragments.len() == 1 { ALONE } else { Duration::ZERO };
         Some(Batch { time: batch.time + alone, ..batch })
@@ -168,12 +208,13 @@ impl Lanes {
 
     /// What of clean namespaces was in no batch yet, beginning after the namespace at which the last one ended.
     fn next_clean(&mut self, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
-        let halved: HashSet<&Id> = self.halves.iter().flatten().collect();
-        let (after, before): (Vec<_>, Vec<_>) =
-            self.wanted.iter().partition(|(namespace, _)| self.last.as_ref().is_none_or(|last| *namespace > last));
-        let clean = after.into_iter().chain(before).filter(|(namespace, _)| !self.refused.contains_key(*namespace));
-        let all = clean.flat_map(|(namespace, fragments)| fragments.iter().map(move |it| (namespace, it)));
-        let all = all.filter(|(_, it)| !self.suspects.contains(&id(it)) && !halved.contains(&id(it)));
+        let start: Bound<&Arc<str>> = Bound::Unbounded;
+        let after = self.last.as_ref().map_or(start, Bound::Excluded);
+        let before = self.last.as_ref().map(|last| (start, Bound::Included(last)));
+        let queues = self.queues.range::<Arc<str>, _>((after, start));
+        let queues = queues.chain(before.into_iter().flat_map(|range| self.queues.range::<Arc<str>, _>(range)));
+        let clean = queues.filter(|(namespace, _)| !self.refused.contains_key(*namespace));
+        let all = clean.flat_map(|(namespace, queue)| queue.values().map(move |it| (namespace, it)));
         let batch = self.batch(all, MAX_FRAGMENTS, MEMORY, is_known)?;
         self.last = batch.namespaces.last().cloned();
         Some(batch)
@@ -182,15 +223,37 @@ impl Lanes {
     /// The next part of a batch that ended without a word.
     fn next_half(&mut self, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
         while let Some(half) = self.halves.pop_front() {
-            let half: HashSet<_> = half.into_iter().collect();
-            let clean = self.wanted.iter().filter(|(namespace, _)| !self.refused.contains_key(*namespace));
-            let all = clean.flat_map(|(namespace, fragments)| fragments.iter().map(move |it| (namespace, it)));
-            let all = all.filter(|(_, it)| half.contains(&id(it)));
-            if let Some(batch) = self.batch(all, MAX_FRAGMENTS, MEMORY, &is_known) {
+            for (_, fragment) in &half {
+                self.is_halved.remove(&id(fragment));
+            }
+            let (clean, others): (Vec<_>, Vec<_>) =
+                half.into_iter().partition(|(namespace, _)| !self.refused.contains_key(namespace));
+            // Who is judged apart by now is judged there.
+            for (namespace, fragment) in &others {
+                self.queue_again(namespace, fragment);
+            }
+            let is_wanted =
+                |(namespace, it): &&(Arc<str>, Fragment)| self.wanted.contains_key(&(id(it), namespace.clone()));
+            let wanted = clean.iter().filter(is_wanted).map(|(namespace, it)| (namespace, it));
+            if let Some(batch) = self.batch(wanted, MAX_FRAGMENTS, MEMORY, &is_known) {
                 return Some(batch);
             }
         }
         None
+    }
+
+    /// What one namespace has that is judged apart: of the one that has used up least of its time.
+    fn next_watched(&mut self, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
+        let refused = self.refused.keys().filter(|namespace| self.queues.contains_key(*namespace));
+        let namespaces: BTreeSet<_> = refused.chain(self.suspects.keys()).collect();
+        let mut namespaces: Vec<_> = namespaces.into_iter().map(|it| (self.left(it, now), it)).collect();
+        namespaces.sort_by_key(|(left, _)| std::cmp::Reverse(*left));
+        namespaces.into_iter().take_while(|(left, _)| !left.is_zero()).find_map(|(left, namespace)| {
+            let rest = self.queues.get(namespace).filter(|_| self.refused.contains_key(namespace));
+            let queues = self.suspects.get(namespace).into_iter().chain(rest);
+            let most = self.most.get(namespace).copied().unwrap_or(MAX_FRAGMENTS);
+            self.batch(queues.flat_map(|queue| queue.values().map(move |it| (namespace, it))), most, left, &is_known)
+        })
     }
 
     fn batch<'a>(
@@ -201,9 +264,9 @@ impl Lanes {
         is_known: impl Fn(&Fragment) -> bool,
     ) -> Option<Batch> {
         let mut batch = Batch { fragments: Vec::new(), namespaces: Vec::new(), time };
-        let mut bytes = 0;
+        let (mut bytes, mut taken) = (0, HashSet::new());
         for (namespace, fragment) in fragments {
-            if self.in_flight.contains(&id(fragment)) || is_known(fragment) {
+            if self.in_flight.contains(&id(fragment)) || is_known(fragment) || !taken.insert(id(fragment)) {
                 continue;
             }
             bytes += fragment.bytes.len();
@@ -218,22 +281,50 @@ impl Lanes {
 
     /// Takes note of what became of a batch, and of how long that took.
     pub(crate) fn done(&mut self, lane: Lane, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
-        let mut wordless: BTreeMap<&Arc<str>, Vec<Id>> = BTreeMap::new();
+        let mut wordless: BTreeMap<&Arc<str>, Vec<&Fragment>> = BTreeMap::new();
+        let mut refused = BTreeSet::new();
         for ((fragment, namespace), became) in batch.fragments.iter().zip(&batch.namespaces).zip(became) {
             self.in_flight.remove(&id(fragment));
+            self.turned.push(id(fragment));
             match became {
-                Became::Accepted => drop(self.suspects.remove(&id(fragment))),
-                Became::Refused => drop(self.refused.insert(namespace.clone(), now)),
-                Became::Suspect => wordless.entry(namespace).or_default().push(id(fragment)),
+                Became::Accepted => drop(self.is_suspect.remove(&id(fragment))),
+                Became::Refused => drop(refused.insert(namespace)),
                 Became::Unknown => {}
+                Became::Suspect => {
+                    wordless.entry(namespace).or_default().push(fragment);
+                    continue;
+                }
+            }
+            // Who knows by now what he waited for wants it no more.
+            self.queue_again(namespace, fragment);
+        }
+        for namespace in refused {
+            if self.refused.insert(namespace.clone(), now).is_none() {
+                // What else it has may be sent by no other word than Envoy's from now on.
+                let queues = [&self.queues, &self.suspects].into_iter().filter_map(|queues| queues.get(namespace));
+                self.turned.extend(queues.flat_map(BTreeMap::values).map(id));
             }
         }
         if lane == Lane::Clean && wordless.len() > 1 {
-            let mut halves: Vec<Vec<Id>> = wordless.into_values().collect();
+            let mut halves: Vec<_> = wordless.into_iter().collect();
             let second = halves.split_off(halves.len() / 2);
-            self.halves.extend([halves, second].map(|half| half.into_iter().flatten().collect()));
+            for half in [halves, second] {
+                let half = half.into_iter().flat_map(|(namespace, fragments)| {
+                    fragments.into_iter().map(|fragment| (namespace.clone(), fragment.clone()))
+                });
+                let half: Vec<_> = half.collect();
+                self.is_halved.extend(half.iter().map(|(_, fragment)| id(fragment)));
+                self.halves.push_back(half);
+            }
         } else {
-            self.suspects.extend(wordless.into_values().flatten());
+            for (namespace, fragments) in wordless {
+                for fragment in fragments {
+                    if self.names.contains_key(&id(fragment)) {
+                        self.is_suspect.insert(id(fragment));
+                    }
+                    self.queue_again(namespace, fragment);
+                }
+            }
         }
         if let (Lane::Watched, Some(namespace)) = (lane, batch.namespaces.first()) {
             let spent = self.spent.entry(namespace.clone()).or_insert((now, Duration::ZERO));
@@ -241,7 +332,8 @@ impl Lanes {
                 *spent = (now, Duration::ZERO);
             }
             spent.1 += took;
-            if became.iter().all(|it| *it == Became::Unknown) {
+            let is_wanted = self.queues.contains_key(namespace) || self.suspects.contains_key(namespace);
+            if is_wanted && became.iter().all(|it| *it == Became::Unknown) {
                 // The others are found sound one half after the other, and who is to blame in the end.
                 self.most.insert(namespace.clone(), (batch.fragments.len() / 2).max(1));
             } else {
@@ -251,118 +343,14 @@ impl Lanes {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use api::{Kind as ObjectKind, ObjectId};
-
-    use super::*;
-
-    fn sent(namespace: &str, text: &str) -> Sent {
-        Sent {
-            fragment: Fragment::new(Kind::Row, text.as_bytes().to_vec()),
-            object: ObjectId::new(ObjectKind::HttpRoute, namespace, "r"),
-            field: String::new(),
-            route: None,
-            is_shared: false,
+fn remove(queues: &mut Queues, namespace: &Arc<str>, number: u64) {
+    if let Some(queue) = queues.get_mut(namespace) {
+        queue.remove(&number);
+        if queue.is_empty() {
+            queues.remove(namespace);
         }
-    }
-
-    fn texts(batch: Option<Batch>) -> Vec<String> {
-        let fragments = batch.into_iter().flat_map(|batch| batch.fragments);
-        fragments.map(|fragment| String::from_utf8_lossy(&fragment.bytes).into_owned()).collect()
-    }
-
-    const NOBODY: fn(&Fragment) -> bool = |_| false;
-
-    #[test]
-    fn what_is_in_flight_known_or_not_wanted_any_more_is_in_no_batch() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        lanes.want(&[sent("a", "1"), sent("b", "2")], now);
-        let batch = lanes.next(Lane::Clean, now, |it| *it.bytes == *b"2").expect("one");
-        assert_eq!(texts(Some(batch.clone())), ["1"]);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["2"]);
-        assert!(lanes.next(Lane::Clean, now, NOBODY).is_none());
-        lanes.done(Lane::Clean, &batch, &[Became::Unknown], Duration::ZERO, now);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["1"], "nobody knows, so it is asked again");
-        lanes.want(&[], now);
-        assert!(lanes.next(Lane::Clean, now, NOBODY).is_none());
-    }
-
-    #[test]
-    fn a_namespace_of_which_something_was_refused_is_judged_apart_for_ten_minutes() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        lanes.want(&[sent("good", "1"), sent("bad", "2")], now);
-        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("both");
-        lanes.done(Lane::Clean, &batch, &[Became::Refused, Became::Accepted], Duration::ZERO, now);
-        let all = [sent("good", "3"), sent("bad", "4")];
-        lanes.want(&all, now);
-        assert_eq!([&all[0], &all[1]].map(|it| lanes.state(it)), [State::Waiting, State::Suspect]);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["3"]);
-        assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["4"]);
-        let later = now + MEMORY;
-        lanes.want(&[sent("bad", "5")], later);
-        assert_eq!(texts(lanes.next(Lane::Clean, later, NOBODY)), ["5"]);
-    }
-
-    #[test]
-    fn a_batch_that_ended_without_a_word_is_halved_until_one_namespace_is_to_blame() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        let all: Vec<_> = (0..64).map(|number| sent(&format!("n{number:02}"), &number.to_string())).collect();
-        lanes.want(&all, now);
-        let mut batches = 0;
-        while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
-            let ended = batch.fragments.iter().any(|it| *it.bytes == *b"37");
-            let became = if ended { Became::Suspect } else { Became::Accepted };
-            lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
-            let left: Vec<_> = all
-                .iter()
-                .filter(|it| ended || !batch.fragments.iter().any(|other| id(other) == id(&it.fragment)))
-                .cloned()
-                .collect();
-            let left: Vec<_> = left.into_iter().filter(|it| lanes.state(it) != State::Waiting).collect();
-            lanes.want(&left, now);
-            batches += 1;
-        }
-        assert!(batches <= 13, "{batches}");
-        assert_eq!(lanes.state(&all[37]), State::Suspect);
-        assert!(all.iter().filter(|it| *it.fragment.bytes != *b"37").all(|it| lanes.state(it) != State::Suspect));
-        assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["37"]);
-    }
-
-    #[test]
-    fn who_fills_batches_leaves_the_next_ones_to_others() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        let large = |number: usize| sent("aaa", &number.to_string().repeat(MAX_BYTES / 2 + 1));
-        lanes.want(&[large(0), large(1), sent("b", "b")], now);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
-        assert!(texts(lanes.next(Lane::Clean, now, NOBODY)).contains(&"b".to_owned()));
-    }
-
-    #[test]
-    fn who_has_used_up_his_time_waits_and_nobody_else_does() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        let all = [sent("slow", "1"), sent("fast", "2")];
-        for one in &all {
-            lanes.want(std::slice::from_ref(one), now);
-            let batch = lanes.next(Lane::Clean, now, NOBODY).expect("it");
-            lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, now);
-        }
-        lanes.want(&all, now);
-        let batch = lanes.next(Lane::Watched, now, |it| *it.bytes == *b"2").expect("slow's");
-        lanes.done(Lane::Watched, &batch, &[Became::Suspect], TIME, now);
-        assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["2"]);
-        assert!(lanes.next(Lane::Watched, now, NOBODY).is_none());
-        assert_eq!(texts(lanes.next(Lane::Watched, now + WINDOW, NOBODY)), ["1"]);
-    }
-
-    #[test]
-    fn a_batch_is_bounded_by_number_and_by_bytes() {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
-        let many: Vec<_> = (0..=MAX_FRAGMENTS).map(|number| sent("a", &number.to_string())).collect();
-        lanes.want(&many, now);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), MAX_FRAGMENTS);
-        let large: Vec<_> = (0..3).map(|number| sent("a", &number.to_string().repeat(MAX_BYTES / 2 + 1))).collect();
-        lanes.want(&large, now);
-        assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,12 +24,16 @@ use crate::{boolean, duration, uint32};
 mod filters;
 mod hash;
 mod matching;
+mod outline;
 mod path;
+mod plain;
 #[cfg(test)]
 mod tests;
 
 pub use filters::cors;
 pub use matching::GuardedMatch;
+pub use outline::{Outline, outline};
+pub use plain::plain;
 
 /// A cluster that never exists, since names of clusters begin with the kind of their backend: where the broken share
 /// of a rule goes.

@@ -128,6 +128,13 @@ pub const EXT_AUTH_INNER: [&str; 4] = ["extAuth.0.ask", "extAuth.1.ask", "extAut
 pub const EXT_AUTH_WIDE_INNER: [&str; 4] =
     ["extAuth.wide.0.ask", "extAuth.wide.1.ask", "extAuth.wide.2.ask", "extAuth.wide.3.ask"];
 
+/// Whether a slot, or a filter in one, keeps requests out by who sends them and whence: a route that says something else there
+/// lets others in.
+pub fn is_guard(name: &str) -> bool {
+    let unit = name.split('.').next().unwrap_or_default();
+    unit == "extAuth" || [ACL, RBAC, API_KEY_AUTH, BASIC_AUTH, OAUTH2, JWT_AUTH, CSRF].contains(&unit)
+}
+
 /// The slot that has a service count requests: a wrapper.
 pub const GLOBAL_RATE_LIMIT: &str = "rateLimit.global";
 /// The filter in it.

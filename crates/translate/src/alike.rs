@@ -20,7 +20,7 @@ use envoy::{
 use ir::{Chain, ListenerId, RouteConfigId, rule::Slot};
 
 use crate::{
-    policy::wide::{ListenerSlots, WideSlots, section, whole},
+    policy::wide::{ListenerSlots, ServedSlots, section, whole},
     tables::{
         capacity::HostsAsked,
         input::Config,
@@ -114,7 +114,7 @@ impl Lookup for SaidOnce {
 fn is_wide(scope: &Scope<'_>, config: &RouteConfigId, name: &str) -> bool {
     let is_named = |slots: &[Slot]| slots.iter().any(|slot| slot.name == name);
     let at = config.listener_id().map_or_else(|| whole(&config.gateway), |listener| section(&listener));
-    if scope.get::<WideSlots>(&at).is_some_and(|slots| is_named(&slots)) {
+    if scope.get::<ServedSlots>(&at).is_some_and(|slots| is_named(&slots)) {
         return true;
     }
     let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));

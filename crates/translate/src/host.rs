@@ -4,6 +4,8 @@
 //! host joins the groups of its own hostname and of those that cover it, the more specific first, since Gateway API falls
 //! back to a less specific hostname where no rule of the more specific one matches.
 
+mod placed;
+
 use std::{borrow::Cow, sync::Arc};
 
 use api::ObjectId;
@@ -23,9 +25,9 @@ use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved, resolved_at},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved},
     tables::{
-        attachment::{Attached, Attachment, ServedHostname},
+        attachment::{Attached, ServedHostname},
         capacity::{AskedHost, Room},
         host::{HostsOf, Offer, Placement, Rows, VirtualHost},
         input::Strict,
@@ -41,89 +43,7 @@ use crate::{
     },
 };
 
-/// A rule and its root as they are where a listener serves it, found once for all that is made of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    attached: Arc<Attached>,
-    resolved: Arc<Resolved>,
-    /// How clients reach the listener, where that was judged with it; what stands in the tables otherwise.
-    at: Option<RouteAt>,
-    /// Where it answers by itself, of what was cleared.
-    shut: Shut,
-}
-
-/// Where what was cleared may not be served any more: its matches stand, and answer by themselves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Shut {
-    #[default]
-    Nowhere,
-    At(Box<[Hostname]>),
-    Everywhere,
-}
-
-impl Shut {
-    fn is_at(&self, hostname: &Hostname) -> bool {
-        match self {
-            Self::Nowhere => false,
-            Self::At(hostnames) => hostnames.contains(hostname),
-            Self::Everywhere => true,
-        }
-    }
-}
-
-impl Placed {
-    /// The same, where all of its matches answer by themselves.
-    pub(crate) fn shut(&self) -> Self {
-        Self { shut: Shut::Everywhere, ..self.clone() }
-    }
-
-    /// What was cleared as far as what is offered now permits: it answers by itself where the route is not served any more, and
-    /// everywhere where a fault is new. None where all of it may go on, or was shut before.
-    pub(crate) fn limited(&self, offered: &Self, listener: &ListenerId) -> Option<Self> {
-        if self.shut == Shut::Everywhere {
-            return None;
-        }
-        if offered.resolved.is_worse_than(&self.resolved) {
-            return Some(self.shut());
-        }
-        let now = offered.attached.hostnames(listener);
-        let before = self.attached.hostnames(listener).iter().map(|served| &served.hostname);
-        let lost = before
-            .filter(|hostname| self.shut.is_at(hostname) || !now.iter().any(|served| served.hostname == **hostname));
-        let lost: Box<[_]> = lost.cloned().collect();
-        let shut = if lost.is_empty() { Shut::Nowhere } else { Shut::At(lost) };
-        (shut != self.shut).then(|| Self { shut, ..self.clone() })
-    }
-
-    /// As the objects have it.
-    fn of(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
-        let attached = scope.get::<Attachment>(key.0.top())?;
-        Some(Self { attached, resolved: resolved_at(scope, key)?, at: None, shut: Shut::Nowhere })
-    }
-
-    /// As it is sent: as it was cleared, where Envoy is asked first.
-    fn sent(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
-        if scope.get::<Strict>(&()).is_some() {
-            return Some(Self::clone(&*scope.get::<Cleared>(key)?));
-        }
-        Self::of(scope, key)
-    }
-
-    /// The rule.
-    pub(crate) fn resolved(&self) -> &Resolved {
-        &self.resolved
-    }
-
-    /// Its Envoy routes as they were offered; of one that is large they are written for the caller alone.
-    pub(crate) fn offered_routes(&self) -> Cow<'_, [EnvoyRoute]> {
-        match (&self.resolved.routes, self.at) {
-            (EnvoyRoutes::Everywhere(routes), _) => Cow::Borrowed(routes),
-            (EnvoyRoutes::ByListener(unwritten), at) => {
-                Cow::Owned(unwritten.write(at.unwrap_or(ANYWHERE), &mut Vec::new()).into_vec())
-            }
-        }
-    }
-}
+pub(crate) use placed::{Answer, Placed};
 
 tables! {
     /// Rules as an Envoy has taken them, where a listener serves them.
@@ -145,10 +65,10 @@ impl Derived for Offer {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
         let placed = Placed::of(scope, key)?;
         let (scheme, port) = *scope.get::<ServedAt>(&key.2)?;
-        for part in parts(&placed.resolved) {
+        for part in parts(&placed.resolved).chain(placed.resolved.lacks.iter().cloned()) {
             scope.demand::<OfferedPart>(part);
         }
-        Some(Placed { at: Some(RouteAt { scheme, port }), ..placed })
+        Some(placed.at(RouteAt { scheme, port }))
     }
 }
 
@@ -190,7 +110,7 @@ impl Table for Placement {
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
-        let placed = Placed::sent(scope, key)?;
+        let placed = sent(scope, key)?;
         tell(scope, key, &placed, &weighed_at(scope, &placed, &key.2)?);
         if let Some(policies) = &placed.resolved.policies {
             hold(scope, &placed.resolved, policies, key);
@@ -200,10 +120,18 @@ impl Derived for Placement {
 
     /// What it is served as then takes as much.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<Placed> {
-        let placed = Placed::sent(scope, key)?;
+        let placed = sent(scope, key)?;
         tell(scope, key, &placed, &closed_at(&placed.resolved));
         Some(placed)
     }
+}
+
+/// A rule as it is sent: as it was cleared, where Envoy is asked first.
+fn sent(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Placed> {
+    if scope.get::<Strict>(&()).is_some() {
+        return Some(Placed::clone(&*scope.get::<Cleared>(key)?));
+    }
+    Placed::of(scope, key)
 }
 
 /// Tells what a rule takes where a listener serves it, and has it put there.
@@ -253,7 +181,7 @@ impl Derived for Rows {
 /// What of a rule stands at a hostname: where it is shut no more than where there is no room.
 fn room_at(placed: &Placed, hostname: &Hostname, room: impl FnOnce() -> Option<Room>) -> Option<Room> {
     let room = room();
-    if placed.shut.is_at(hostname) { room.or(Some(Room::Closed)) } else { room }
+    if placed.is_shut_at(hostname) { room.or(Some(Room::Closed)) } else { room }
 }
 
 /// What the expressions of these cost.
@@ -266,16 +194,18 @@ fn costs(routes: &[EnvoyRoute]) -> Arc<[Arc<Cost>]> {
 fn spread(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
-    Placed { attached, resolved, .. }: &Placed,
+    placed: &Placed,
     routes: &[EnvoyRoute],
     room: impl Fn(&Hostname) -> Option<Room>,
     is_too_slow: impl Fn(&Hostname) -> Option<bool>,
 ) {
+    let Placed { attached, resolved, .. } = placed;
     let is_costly = routes.iter().any(|route| route.cost.is_some());
+    let is_open = routes.is_empty() || routes.iter().any(|route| placed.answer(&route.row).is_none());
     let (mut is_served, mut is_closed, mut rows) = (false, false, Vec::new());
     for served in attached.hostnames(listener) {
         let room = room(&served.hostname);
-        is_served |= room.is_none();
+        is_served |= room.is_none() && is_open;
         is_closed |= room.is_some_and(|room| room != Room::LeftOut);
         if room.is_some_and(|room| room != Room::Closed) {
             continue;
@@ -285,13 +215,8 @@ fn spread(
             budget::leave_out(scope, chain, *rule);
         }
         for route in routes.iter().filter(|route| !too_slow || route.cost.is_none()) {
-            let row = if room.is_none() {
-                Some(route.row.clone())
-            } else {
-                envoy::route::closed(chain.route().kind, &route.row)
-            };
             let place = place(attached, served, chain, route);
-            if let Some(row) = row {
+            if let Some(row) = placed.row(chain.route().kind, &route.row, room.is_none()) {
                 rows.push(row.clone());
                 scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, row);
             }

@@ -25,18 +25,20 @@ use crate::{
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
     login,
-    policy::wide::{BrokenGateway, BrokenListener, ListenerSlots, WideSlots, head_of, section, whole},
+    policy::wide::{
+        BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
+    },
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
         capacity::{AskedCluster, AskedTokens},
         gateway::GatewayRow,
         host::{HostsOf, WideAsked},
-        input::{ClearedPart, Config, RefusedListener, Strict},
+        input::{ClearedListener, ClearedPart, Config, Strict},
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
-        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
+        strict::{Offered, OfferedListener, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -65,7 +67,8 @@ impl Derived for Outputs {
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port) => {
-                listener(scope, gateway, *port).filter(|encoded| !is_refused(scope, key, encoded))
+                let listener = served_listener(scope, gateway, *port)?;
+                Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
             }
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
         }?;
@@ -89,13 +92,20 @@ fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
     }
 }
 
-/// Whether Envoy refuses a listener as it is.
-fn is_refused(scope: &Scope<'_>, id: &OutputId, encoded: &Encoded) -> bool {
-    let refused = || {
-        let key = id.resource();
-        scope.get::<RefusedListener>(&(key.gateway, key.name))
-    };
-    is_strict(scope) && refused().is_some_and(|refused| refused.0 == encoded.version)
+/// A listener as it is sent: as it was cleared, without what of it is gone, where Envoy is asked first.
+fn served_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
+    let now = listener(scope, gateway, port)?;
+    if !is_strict(scope) {
+        return Some(now);
+    }
+    let cleared = scope.get::<ClearedListener>(&(gateway.clone(), port))?;
+    if *cleared == now { Some(now) } else { cleared.limited(&now) }
+}
+
+impl Derived for OfferedListener {
+    fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<Listener> {
+        listener(scope, gateway, *port)
+    }
 }
 
 /// Has a part be judged, where that is asked for.
@@ -121,23 +131,33 @@ impl Derived for OfferedPart {
 
 impl Derived for OfferedWide {
     fn compute(scope: &Emitter<'_>, listener: &ListenerId) -> Option<Wide> {
-        let slots_of = |target: &Target| scope.get::<WideSlots>(target);
-        let of_listener = scope.get::<ListenerSlots>(listener);
+        let slots_of =
+            |target: &Target| scope.get::<WideSlots>(target).map(|slots| (*slots).clone()).unwrap_or_default();
         let (gateway, own) = (whole(&listener.gateway), section(listener));
-        let all = [(gateway.clone(), slots_of(&gateway)), (own.clone(), slots_of(&own)), (own, of_listener)];
-        let scopes = all.into_iter().filter_map(|(target, slots)| Some(wide_scope(target, &slots?)));
-        let broken =
-            scope.get::<BrokenGateway>(&listener.gateway).is_some() || scope.get::<BrokenListener>(listener).is_some();
-        Some(Wide { broken, scopes: scopes.collect() })
+        let (of_gateway, of_own) = (slots_of(&gateway), slots_of(&own));
+        let alone = of_listener(&of_own, &of_gateway);
+        let all = [(gateway, &of_gateway), (own.clone(), &of_own), (own, &alone)];
+        let said = all.into_iter().filter(|(_, slots)| !slots.is_empty());
+        let scopes = said.map(|(target, slots)| wide_scope(target, slots)).collect();
+        Some(Wide {
+            is_gateway_broken: is_invalid(scope, &whole(&listener.gateway)),
+            is_listener_broken: is_invalid(scope, &section(listener)),
+            of_gateway,
+            of_listener: of_own,
+            scopes,
+        })
     }
 }
 
 /// What slots of a Gateway or a listener come to, alone.
 fn wide_scope(target: Target, slots: &[Slot]) -> WideScope {
-    let head = head_of(slots);
+    WideScope { target, head: head_of(slots), parts: wide_parts(slots).collect() }
+}
+
+/// What slots of a Gateway or a listener refer to and ask.
+fn wide_parts(slots: &[Slot]) -> impl Iterator<Item = PartId> {
     let asked = slots.iter().flat_map(|slot| slot.asks.iter()).map(|asked| PartId::Cluster(asked.into()));
-    let entries = slots.iter().filter_map(|slot| slot.entry.as_ref()).filter_map(PartId::of);
-    WideScope { target, head, parts: asked.chain(entries).collect() }
+    asked.chain(slots.iter().filter_map(|slot| slot.entry.as_ref()).filter_map(PartId::of))
 }
 
 impl Derived for ReferredEntry {
@@ -169,7 +189,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let own = |section: &Arc<str>| ListenerName::of_gateway(section.clone());
     let listeners = listeners.map(|listener| ListenerId { gateway: gateway.clone(), name: own(&listener.name) });
     let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
-    let wide = places.filter_map(|place| scope.attempt(|| scope.get::<WideSlots>(&place)).ok().flatten());
+    let wide = places.filter_map(|place| scope.attempt(|| scope.get::<ServedSlots>(&place)).ok().flatten());
     let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
@@ -199,7 +219,8 @@ fn token_judges(scope: &Scope<'_>, id: &NsName) -> Option<TokenJudges> {
     judged.extension.as_ref().ok()?.provider.token_judges().cloned()
 }
 
-fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
+/// A port of a Gateway as its objects make it.
+fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let mut chains = Vec::new();
@@ -235,7 +256,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
     let closed = closed(&listeners, &chains);
     let name = format!("listener/{port}").into();
     let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
-    let listener = Listener {
+    Some(Listener {
         gateway: gateway.clone(),
         name,
         addresses,
@@ -244,8 +265,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
         chains,
         closed,
         config: said.unwrap_or_default(),
-    };
-    Some(envoy::listener::listener(&listener, &config.edge))
+    })
 }
 
 /// The name of a Gateway for requests: a token, whatever the names are that it is made from.
@@ -292,7 +312,14 @@ impl Derived for WideAsked {
         // Without TLS what the Gateway says stands there too, for all listeners of the port.
         let is_shared = scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
         let places = std::iter::once(section(listener)).chain(is_shared.then(|| whole(&listener.gateway)));
-        for slots in places.filter_map(|place| scope.get::<WideSlots>(&place)) {
+        let places: Vec<_> = places.collect();
+        if is_strict(scope) {
+            // What is not sent yet is judged before.
+            for slots in places.iter().filter_map(|place| scope.get::<WideSlots>(place)) {
+                wide_parts(&slots).for_each(|part| scope.demand::<OfferedPart>(part));
+            }
+        }
+        for slots in places.iter().filter_map(|place| scope.get::<ServedSlots>(place)) {
             for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
                 let cluster = (listener.gateway.clone(), asked.into());
                 scope.demand::<AskedCluster>(cluster.clone());
@@ -318,8 +345,10 @@ impl Derived for WideAsked {
 
 impl Derived for ToldOf {
     fn compute(scope: &Emitter<'_>, key: &(NsName, Port)) -> Option<()> {
-        let merged = scope.get::<DownstreamOf>(key)?;
-        for sink in merged.config.http.sinks() {
+        let (merged, cleared) = (scope.get::<DownstreamOf>(key), scope.get::<ClearedListener>(key));
+        // What is sent still tells whom it told before.
+        let sinks = merged.iter().flat_map(|merged| merged.config.http.sinks());
+        for sink in sinks.chain(cleared.iter().flat_map(|listener| listener.config.http.sinks())) {
             if !sink.is_there {
                 // One whose policy of TLS is not valid is to be told so.
                 if let Destination::Secured(port) = &sink.to {
@@ -371,7 +400,7 @@ fn alone(host: &Host) -> (Body, &[Hash]) {
 /// The slots that hold for all of a route configuration.
 fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Vec<Slot> {
     let listener = id.listener_id();
-    let slots = scope.get::<WideSlots>(&listener.as_ref().map_or_else(|| whole(&id.gateway), section));
+    let slots = scope.get::<ServedSlots>(&listener.as_ref().map_or_else(|| whole(&id.gateway), section));
     let slots = slots.iter().flat_map(|slots| slots.iter());
     // Where listeners share it, some stand on their virtual hosts alone.
     slots.filter(|slot| listener.is_some() || !is_merged(slot.name)).cloned().collect()

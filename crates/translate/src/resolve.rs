@@ -22,6 +22,7 @@ use crate::{
         attachment::Attachment,
         backend::{ClusterId, SessionCluster, Shares},
         policy::Target,
+        strict::PartId,
     },
 };
 use placed_rule::PlacedRule;
@@ -49,6 +50,8 @@ pub(crate) struct Resolved {
     pub(crate) clusters: Box<[ClusterId]>,
     /// The entries of extensions to which its slots refer, each once, sorted.
     pub(crate) entries: Box<[ExtensionEntry]>,
+    /// What it would need, and answers by itself for want of: some of that is refused by Envoy, and asked for until it is not.
+    pub(crate) lacks: Box<[PartId]>,
     /// The backends over which sessions hold; they share a cluster.
     pub(crate) session: Option<Box<Shares>>,
     /// What its policies come to; most rules have none.
@@ -167,16 +170,19 @@ impl Resolved {
         Some(Target::clone(&target))
     }
 
-    /// Whether it may do less than another one: all of it answers by itself, or a part of it does that did not.
+    /// Whether it may do less than another one: all of it answers by itself, or a part of it does that did not. Which rule of its
+    /// route it is makes no difference.
     pub(crate) fn is_worse_than(&self, other: &Self) -> bool {
         let Some(findings) = &self.findings else { return false };
         let none = Findings::default();
         let before = other.findings.as_deref().unwrap_or(&none);
-        let is_new = |now: &[Problem], before: &[Problem]| now.iter().any(|problem| !before.contains(problem));
+        let is_new = |problem: &Problem, before: &[Problem]| !before.iter().any(|known| is_same(known, problem));
+        let is_any_new = |now: &[Problem], before: &[Problem]| now.iter().any(|problem| is_new(problem, before));
+        let closed_before: Vec<_> = before.closed.iter().map(|(_, problem)| problem.clone()).collect();
         self.fault().is_some()
-            || is_new(&findings.shares, &before.shares)
-            || is_new(&findings.unresolved, &before.unresolved)
-            || findings.closed.iter().any(|closed| !before.closed.contains(closed))
+            || is_any_new(&findings.shares, &before.shares)
+            || is_any_new(&findings.unresolved, &before.unresolved)
+            || findings.closed.iter().any(|(_, problem)| is_new(problem, &closed_before))
     }
 
     /// Why the rule serves nothing that it says, if so.
@@ -321,6 +327,12 @@ impl Lookup for SessionCluster {
         let sound = is_closed.then(|| resolve(scope, key, By::Nobody)).flatten()?;
         sound.session.map(|shares| *shares)
     }
+}
+
+/// Whether two problems of a rule are one, wherever in its route the rule stands.
+fn is_same(one: &Problem, other: &Problem) -> bool {
+    let in_rule = |problem: &Problem| problem.field.split_once(']').map(|(_, field)| field.to_owned());
+    (one.reason, &one.message, in_rule(one)) == (other.reason, &other.message, in_rule(other))
 }
 
 impl Findings {

@@ -285,3 +285,57 @@ async fn where_it_holds_nothing_is_sent_that_was_not_judged() -> Result<()> {
     portcullis.check()?;
     proxy.check().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_waits_for_nobody_where_nobody_can_be_asked_and_the_gateway_waits_too() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let socket = format!("unix:{}", folder.path().join("socket").display());
+    let (name, to_t) = route("t", &[("/t", "1")]);
+    let to_t = (name, to_t.replace("name: s,", "name: t,"));
+    let mut world = World::new(&[route("r", &[("/a", "1")]), to_t]).await?;
+    world.files.push(("service.yaml".to_owned(), service("t", &world.echo)));
+    let flags = ["--strict-socket", &socket, "--validation-when-unavailable", "hold"].map(str::to_owned);
+    let envoy = Fake::new(MOODY)?;
+    let mut agent = Agent::start_in(&envoy.path, folder)?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/a", 200, "1", &portcullis).await?;
+    world.answers("/t", 200, "1", &portcullis).await?;
+    agent.kill().await?;
+    let target = "{group: gateway.networking.k8s.io, kind: Gateway, name: gateway}";
+    let wide = format!(
+        "apiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {{name: wide, namespace: infra}}\n\
+         spec: {{targetRefs: [{target}], headerModifiers: {{request: {{set: [{{name: x-wide, value: one}}]}}}}}}\n"
+    );
+    portcullis.write("wide.yaml", &wide)?;
+    eventually(TIMEOUT, async || {
+        let ready = portcullis.admin("/readyz").await?.body;
+        ensure!(ready.contains("1 Gateways wait"), "{ready}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .with_context(|| portcullis.log_tail())?;
+    portcullis.remove("service.yaml")?;
+    world.answers("/t", 500, "", &portcullis).await?;
+    world.answers("/a", 200, "1", &portcullis).await?;
+    portcullis.was_never_refused().await?;
+    portcullis.check()?;
+    proxy.check().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_match_of_which_nobody_says_anything_answers_500_after_a_restart_too() -> Result<()> {
+    let envoy = Fake::new(MOODY)?;
+    let world = World::new(&[route("r", &[("/kills", "1")]), route("all", &[("/", "1")])]).await?;
+    let flags = [with(&envoy.path), vec!["--validation-timeout".to_owned(), "2s".to_owned()]].concat();
+    let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    for _ in 0..2 {
+        world.answers("/kills", 500, "", &portcullis).await?;
+        world.answers("/", 200, "1", &portcullis).await?;
+        portcullis.restart().await?;
+    }
+    portcullis.was_never_refused().await?;
+    portcullis.check()?;
+    proxy.check().await
+}

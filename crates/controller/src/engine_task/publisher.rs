@@ -1,7 +1,7 @@
 //! Publishes what proxies shall have, and which Gateways are served.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     mem::take,
     sync::Arc,
 };
@@ -18,8 +18,6 @@ pub(super) struct Publisher {
     hub: Hub,
     controller_name: Arc<str>,
     gateways: HashMap<NsName, Entry>,
-    /// Whether some of what changes may be held back: it is written by [`Publisher::hold`].
-    holds: bool,
     /// Gateways that changed since they were published.
     changed: BTreeSet<NsName>,
     served: watch::Sender<BTreeSet<NsName>>,
@@ -32,9 +30,6 @@ struct Entry {
     served: bool,
     /// Whether anything was ever published for it.
     published: bool,
-    /// What changed while it was held back: all that needs Envoy's word, and endpoints and secrets that are gone, which what is
-    /// held back may still need.
-    held: BTreeMap<ResourceKey, Option<Encoded>>,
 }
 
 impl Entry {
@@ -52,17 +47,12 @@ impl Entry {
 impl Publisher {
     pub(super) fn new(hub: Hub, controller_name: Arc<str>, metrics: Metrics) -> Self {
         let (gateways, changed, served) = (HashMap::new(), BTreeSet::new(), watch::Sender::default());
-        Self { hub, controller_name, gateways, holds: false, changed, served, metrics }
+        Self { hub, controller_name, gateways, changed, served, metrics }
     }
 
     /// The Gateways that are served, as they change.
     pub(super) fn served(&self) -> watch::Receiver<BTreeSet<NsName>> {
         self.served.subscribe()
-    }
-
-    /// From now on what changes is published once it is told who is held back ([`Publisher::hold`]).
-    pub(super) fn holding(&mut self) {
-        self.holds = true;
     }
 
     /// Takes in resources that are now so, or gone, and Gateways that are served from now on, or no longer.
@@ -89,19 +79,6 @@ impl Publisher {
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
     }
 
-    /// Has nothing but endpoints and secrets of these Gateways be published from now on, and all that was held back of others. What
-    /// changed in the same settling is held back too.
-    pub(super) fn hold(&mut self, gateways: &BTreeSet<NsName>) {
-        for (gateway, entry) in &mut self.gateways {
-            if !gateways.contains(gateway) && !entry.held.is_empty() {
-                for (key, encoded) in take(&mut entry.held) {
-                    entry.write(&key, encoded);
-                }
-                self.changed.insert(gateway.clone());
-            }
-        }
-    }
-
     fn set(&mut self, key: ResourceKey, encoded: Option<Encoded>) {
         let kind = resource_type(key.kind);
         let label = xds::TypeLabel::from(kind);
@@ -109,15 +86,6 @@ impl Publisher {
         let bytes = encoded.as_ref().map_or(0, |encoded| encoded.body.len());
         self.metrics.bytes.get_or_create(&label).inc_by(bytes as u64);
         let entry = self.gateways.entry(key.gateway.clone()).or_default();
-        if self.holds {
-            let is_free = encoded.is_some() && matches!(key.kind, ResourceKind::Endpoints | ResourceKind::Secret);
-            if !is_free {
-                entry.held.insert(key.clone(), encoded);
-                self.changed.insert(key.gateway);
-                return;
-            }
-            entry.held.remove(&key);
-        }
         entry.write(&key, encoded);
         self.changed.insert(key.gateway);
     }

@@ -3,24 +3,19 @@
 //! The engine never waits: what nobody has judged stays as it was, and verdicts come as an event.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem::take,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use envoy::{
-    judged::{Fragment, Kind},
-    resource::{Encoded, ResourceKey, ResourceKind},
-};
-use ir::{NsName, settings::WhenUnavailable};
+use envoy::judged::{Fragment, Kind};
+use ir::settings::WhenUnavailable;
 use judge::{Budget, Ends, How, Job, Judge, Verdict};
 use tokio::{sync::Notify, time::timeout};
 use translate::{
     Translator,
     inspect::Sent,
-    strict::{Bounds, Gate, Word},
+    strict::{Bounds, Gate, Held, NOTICED, Wanted, Word},
 };
 
 use super::handle::{EngineHandle, Event};
@@ -37,8 +32,6 @@ const RUNS: u32 = 400;
 const CLEAN_TIME: Duration = Duration::from_secs(5);
 /// How long who judges waits before it asks a judge again that is not there: at first, and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How long a route waits before it is said to.
-pub(super) const NOTICED: Duration = Duration::from_secs(5);
 
 /// What the engine and who judges know in common.
 #[derive(Debug)]
@@ -96,7 +89,8 @@ impl Desk {
     async fn serve_lane(&self, lane: Lane, engine: &EngineHandle) {
         let mut wait = AGAIN.0;
         loop {
-            let next = self.lanes().next(lane, Instant::now(), |fragment| self.judge.known(fragment).is_some());
+            let now = Instant::now();
+            let next = self.lanes().next(lane, now, |fragment| self.judge.known(fragment).is_some());
             let Some(batch) = next else {
                 // A namespace has time again by and by.
                 let _: Result<(), _> = timeout(AGAIN.1, self.wanted[lane as usize].notified()).await;
@@ -202,36 +196,22 @@ pub(super) struct Strict {
     bounds: Bounds,
     /// When all was read.
     loaded: Option<Instant>,
-    /// Listeners that changed before, each as it was last.
-    early: BTreeMap<ResourceKey, Option<Encoded>>,
     passes: usize,
 }
 
 impl Strict {
     pub(super) fn new(desk: Arc<Desk>, bounds: Bounds) -> Self {
-        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, early: BTreeMap::new(), passes: 0 }
+        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0 }
     }
 
-    /// Takes note of what settled before everything was read. What is made of a part of it is neither judged nor cleared: a route
-    /// may be there before its policies are.
-    pub(super) fn put_off(&mut self, resources: &[(ResourceKey, Option<Encoded>)]) {
-        let listeners = resources.iter().filter(|(key, _)| key.kind == ResourceKind::Listener);
-        self.early.extend(listeners.cloned());
-    }
-
-    /// Takes note of what settled. Whether it has to settle again.
-    pub(super) fn pass(&mut self, translator: &mut Translator, resources: &[(ResourceKey, Option<Encoded>)]) -> bool {
+    /// Takes note of what settled, and of what was judged. Whether it has to settle again.
+    pub(super) fn pass(&mut self, translator: &mut Translator) -> bool {
         let desk = &self.desk;
-        let early = take(&mut self.early);
-        let all: Vec<_>;
-        let resources = if early.is_empty() {
-            resources
-        } else {
-            all = early.into_iter().chain(resources.iter().cloned()).collect();
-            &all
-        };
         let turned = translator.set_judge_unavailable(desk.unavailable().clone());
-        let wrote = turned | self.gate.pass(translator, resources, Instant::now(), &mut |sent| desk.word(sent));
+        for fragment in desk.lanes().take_turned() {
+            self.gate.turned(&fragment);
+        }
+        let wrote = turned | self.gate.pass(translator, Instant::now(), &mut |sent| desk.word(sent));
         self.passes += 1;
         wrote && self.passes < MOST_PASSES
     }
@@ -240,23 +220,19 @@ impl Strict {
     pub(super) fn ask(&mut self) {
         self.passes = 0;
         self.gate.settled();
-        let unknown = self.gate.unknown();
-        self.desk.lanes().want(unknown, Instant::now());
-        self.desk.metrics.validation_pending.set(i64::try_from(unknown.len()).unwrap_or(i64::MAX));
-        self.desk.metrics.validation_waived.set(i64::try_from(self.gate.waived()).unwrap_or(i64::MAX));
-        if !unknown.is_empty() {
+        let Wanted { more, less } = self.gate.take_wanted();
+        if !more.is_empty() || !less.is_empty() {
+            self.desk.lanes().want(more, &less);
             self.desk.wanted.iter().for_each(Notify::notify_one);
         }
+        let pending = self.gate.unknown().len();
+        self.desk.metrics.validation_pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
+        self.desk.metrics.validation_waived.set(i64::try_from(self.gate.waived()).unwrap_or(i64::MAX));
     }
 
-    /// Gateways of which nothing but endpoints and secrets may be published.
-    pub(super) fn held(&self) -> BTreeSet<NsName> {
-        self.gate.held(Instant::now()).gateways
-    }
-
-    /// Whether nothing waits.
-    pub(super) fn is_content(&self) -> bool {
-        self.gate.unknown().is_empty() && self.waits().is_none()
+    /// Whether anything is to be looked at, though nothing happened.
+    pub(super) fn is_due(&self) -> bool {
+        self.gate.is_due(Instant::now())
     }
 
     /// Whether proxies may be served: what was there when all was read was judged, or waited for long enough. With
@@ -265,22 +241,18 @@ impl Strict {
         let loaded = *self.loaded.get_or_insert_with(Instant::now);
         let is_late = loaded.elapsed() > self.bounds.longest();
         let is_bounded = self.bounds.then == WhenUnavailable::Standard || self.desk.unavailable().is_none();
-        self.waits().is_none() || is_late && is_bounded
-    }
-
-    /// What waits, in words.
-    fn waits(&self) -> Option<String> {
-        let held = self.gate.held(Instant::now());
-        let (routes, gateways) = (held.routes, held.gateways.len());
-        (routes + gateways > 0).then(|| format!("{routes} routes and {gateways} Gateways wait for Envoy's word"))
+        !self.gate.is_holding() || is_late && is_bounded
     }
 
     /// What is to be known of it, a line each.
     pub(super) fn told(&self) -> String {
         let unavailable = self.desk.unavailable().as_ref().map(|why| format!("JudgeUnavailable: {why}\n"));
-        let held = self.gate.held(Instant::now());
-        let waits = self.waits().filter(|_| held.since.is_some_and(|since| since >= NOTICED));
-        let waits = waits.map(|waits| format!("ValidationPending: {waits}\n"));
+        let Held { gateways, routes, since } = self.gate.held(Instant::now());
+        let is_told = !gateways.is_empty() || since.is_some_and(|since| since >= NOTICED);
+        let waits = is_told.then(|| {
+            let gateways = gateways.len();
+            format!("ValidationPending: {routes} routes and {gateways} Gateways wait for Envoy's word\n")
+        });
         let waived = self.gate.waived();
         let waived = (waived > 0).then(|| format!("unjudged: {waived} parts of what is sent were not judged\n"));
         [unavailable, waits, waived].into_iter().flatten().collect()

@@ -18,7 +18,7 @@ use crate::{
             Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
         },
         output::{OutputId, Outputs, ToldOf},
-        strict::OfferedWide,
+        strict::{OfferedListener, OfferedWide},
     },
     tls::CertificateState,
 };
@@ -95,6 +95,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     scope.demand::<WideAsked>(key.clone());
     if scope.get::<Strict>(&()).is_some() {
         scope.demand::<OfferedWide>(key.clone());
+        scope.demand::<OfferedListener>((gateway.clone(), summary.port));
     }
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {

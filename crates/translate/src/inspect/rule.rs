@@ -12,7 +12,7 @@ use crate::{
     policy::{
         self,
         merge::Merged,
-        wide::{WideSlots, section},
+        wide::{ServedSlots, section},
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
     tables::{
@@ -67,7 +67,7 @@ impl Inspector<'_> {
     pub fn wide_units(self, listener: &ListenerId) -> Option<WideUnits> {
         let at = section(listener);
         let units = self.engine.get::<policy::wide::WideUnits>(&at)?;
-        Some(WideUnits { units, slots: self.engine.get::<WideSlots>(&at) })
+        Some(WideUnits { units, slots: self.engine.get::<ServedSlots>(&at) })
     }
 }
 

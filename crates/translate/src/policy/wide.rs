@@ -29,7 +29,7 @@ use crate::{
     route::annotations,
     tables::{
         gateway::{Fault, GatewayRow},
-        input::{Gateways, RefusedWide},
+        input::{ClearedWide, Gateways, RefusedWide, Strict},
         policy::{
             Lost, Overridden, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
         },
@@ -60,6 +60,8 @@ tables! {
     ActionsAt: ListenerId => Target;
     /// The slots of a Gateway, or of a listener with those of its Gateway, sorted; absent where there are none.
     WideSlots: Target => Box<[Slot]>;
+    /// The same as they are sent: as they were cleared, where Envoy is asked first.
+    ServedSlots: Target => Box<[Slot]>;
     /// Those of a listener that are not on the route configuration which it shares with others: what its Gateway has
     /// otherwise or not at all, and what stands on virtual hosts alone ([`envoy::slots::is_merged`]). Absent where there are
     /// none.
@@ -108,6 +110,11 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
         format!("a {} of another namespace is not valid, so everything answers 500", id.kind)
     };
     Some(Fault::new(reason, message))
+}
+
+/// Whether policies of a Gateway, or of a listener alone, are not valid.
+pub(crate) fn is_invalid(scope: &Scope<'_>, target: &Target) -> bool {
+    broken(scope, target, Reason::GatewayReplaced).is_some()
 }
 
 /// Why what policies of a Gateway or of a listener say in slots cannot be sent, where an Envoy refuses it.
@@ -259,15 +266,28 @@ impl Lookup for WideSlots {
     }
 }
 
+impl Lookup for ServedSlots {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
+        let slots = match scope.get::<Strict>(&()) {
+            Some(_) => scope.get::<ClearedWide>(target),
+            None => scope.get::<WideSlots>(target),
+        };
+        slots.map(|slots| (*slots).clone())
+    }
+}
+
 impl Lookup for ListenerSlots {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[Slot]>> {
-        let own = scope.get::<WideSlots>(&section(listener))?;
-        let of_gateway = scope.get::<WideSlots>(&whole(&listener.gateway));
-        let is_shared =
-            |slot: &&Slot| !is_merged(slot.name) && of_gateway.as_ref().is_some_and(|shared| shared.contains(slot));
-        let others: Box<[_]> = own.iter().filter(|slot| !is_shared(slot)).cloned().collect();
+        let own = scope.get::<ServedSlots>(&section(listener))?;
+        let of_gateway = scope.get::<ServedSlots>(&whole(&listener.gateway));
+        let others = of_listener(&own, of_gateway.as_deref().map_or(&[], |slots| slots));
         (!others.is_empty()).then_some(others)
     }
+}
+
+/// What of the slots of a listener is not on the route configuration that it shares, which has those of the Gateway.
+pub(crate) fn of_listener(own: &[Slot], of_gateway: &[Slot]) -> Box<[Slot]> {
+    own.iter().filter(|slot| is_merged(slot.name) || !of_gateway.contains(slot)).cloned().collect()
 }
 
 impl Lookup for SlotHolders {

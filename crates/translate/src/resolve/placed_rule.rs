@@ -116,6 +116,7 @@ impl<'a> PlacedRule<'a> {
             routes: EnvoyRoutes::Everywhere(routes),
             clusters: Box::default(),
             entries: Box::default(),
+            lacks: Box::default(),
             session: None,
             policies: None,
             findings: Some(Arc::new(findings)),

@@ -46,6 +46,8 @@ pub(super) struct Resolution<'a, 'b> {
     /// Matches that a policy cannot hold for, each with why.
     prefixless: Vec<(PlacedMatch, Problem)>,
     findings: Findings,
+    /// What it needs, where some of that is refused by Envoy.
+    lacks: Box<[PartId]>,
 }
 
 /// Who answers the requests of a rule.
@@ -84,6 +86,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             policies: Policies::default(),
             prefixless: Vec::new(),
             findings,
+            lacks: Box::default(),
         }
     }
 
@@ -91,6 +94,10 @@ impl<'a, 'b> Resolution<'a, 'b> {
     pub(super) fn resolve(mut self, handling: Result<&Handling, &Problem>) -> Resolved {
         let answered = handling.map_err(Problem::clone).and_then(|handling| self.answered_by(handling));
         let refused = answered.is_ok().then(|| self.refused()).flatten();
+        let refused = refused.map(|(problem, parts)| {
+            self.lacks = parts;
+            problem
+        });
         self.finish(refused.map_or(answered, Err))
     }
 
@@ -133,17 +140,17 @@ impl<'a, 'b> Resolution<'a, 'b> {
         Ok(AnsweredBy::Rule)
     }
 
-    /// Why the rule cannot be served, if Envoy refuses what it needs besides its own routes.
+    /// Why the rule cannot be served, if Envoy refuses what it needs besides its own routes, and all that it needs.
     ///
     /// A cluster that is made from the rule itself goes with it, and is left out alone.
-    fn refused(&self) -> Option<Problem> {
+    fn refused(&self) -> Option<(Problem, Box<[PartId]>)> {
         self.scope.get::<Strict>(&())?;
         let clusters = self.resolver.clusters.iter().filter(|cluster| !matches!(cluster, ClusterId::Rule(..)));
         let entries = self.unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_ref());
-        let mut parts = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of));
-        let refused = parts.find_map(|part| self.scope.get::<RefusedPart>(&part))?;
+        let parts: Box<[_]> = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of)).collect();
+        let refused = parts.iter().find_map(|part| self.scope.get::<RefusedPart>(part))?;
         let words = refused.told(self.placed.key.0.route().namespace());
-        Some(Problem::new(Severity::Replaced, Reason::UnsupportedValue, &self.placed.field, words))
+        Some((Problem::new(Severity::Replaced, Reason::UnsupportedValue, &self.placed.field, words), parts))
     }
 
     /// Whether the rule names backends that those above it do not allow, which is told.
@@ -158,6 +165,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
     fn finish(self, answered: Result<AnsweredBy<'_>, Problem>) -> Resolved {
         let Self { scope, placed, mut unwritten, mut meter, mut resolver, effective, mut policies, .. } = self;
         let (prefixless, mut findings, replacement) = (self.prefixless, self.findings, &placed.config.replacement);
+        let lacks = self.lacks;
         let answered = answered.unwrap_or_else(|problem| {
             resolver.clear();
             policies.replaced();
@@ -187,6 +195,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             routes,
             clusters: clusters.into(),
             entries: entries.into(),
+            lacks,
             session: session.map(Box::new),
             policies: policies.found(effective),
             findings: findings.tell_anything().then(|| Arc::new(findings)),

@@ -195,9 +195,8 @@ fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
 fn refused(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<String> {
     scope.get::<Strict>(&())?;
     model.listeners.iter().find_map(|listener| {
-        let name = format!("listener/{}", listener.port).into();
-        let refused = scope.get::<RefusedListener>(&(key.clone(), name))?;
-        Some(format!("port {} is not served: {}", listener.port, refused.1))
+        let words = scope.get::<RefusedListener>(&(key.clone(), listener.port))?;
+        Some(format!("port {} is not served: {words}", listener.port))
     })
 }
 

@@ -1,14 +1,14 @@
 //! What is asked about, and what becomes of the answer.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy::{bytes::Hash, judged::Kind};
 use ir::settings::WhenUnavailable;
 
+use super::waiters::{FragmentId, Item, id};
 use crate::inspect::Sent;
 
 /// What is known of a fragment.
@@ -38,30 +38,44 @@ pub struct Bounds {
     pub then: WhenUnavailable,
 }
 
+/// How long a route waits before it is told.
+pub const NOTICED: Duration = Duration::from_secs(5);
+
+/// How long what lets others in than before is served as it was while somebody is about to judge it: some batches. Closed at
+/// once, each change of a policy would cost requests.
+const GRACE: Duration = Duration::from_secs(1);
+
 impl Bounds {
     /// How long anything waits at most while somebody can be asked: what has not had its turn waits longer, since that is not its
     /// owner's fault.
     pub fn longest(&self) -> Duration {
         3 * self.timeout
     }
+
+    /// How long what may not be served any more is, while somebody is about to judge what stands for it.
+    pub(super) fn grace(&self) -> Duration {
+        GRACE.min(self.timeout)
+    }
+
+    /// When something may become of what waits, though nobody says anything.
+    pub(super) fn moments(&self, since: Instant) -> [Instant; 4] {
+        [self.grace(), NOTICED, self.timeout, self.longest()].map(|after| since + after)
+    }
 }
 
-/// A fragment, whatever object it is of.
-pub(super) type FragmentId = (Kind, Hash);
+/// How something waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub(super) since: Instant,
+    /// Whether it may not go on as it was meanwhile: it lets others in than before.
+    pub(super) is_urgent: bool,
+}
 
-/// Asks for words, and says what shall be asked about.
-pub(super) struct Asking<'a> {
-    pub(super) now: Instant,
-    pub(super) bounds: Bounds,
-    pub(super) word: &'a mut dyn FnMut(&Sent) -> Word,
-    /// Of which nobody knows.
-    pub(super) unknown: Vec<Sent>,
-    /// The same, each once.
-    pub(super) asked: HashSet<FragmentId>,
-    /// Whether nobody can be asked.
-    pub(super) is_away: bool,
-    /// What is sent though nobody judged it.
-    pub(super) waived: &'a mut BTreeMap<FragmentId, Sent>,
+impl Wait {
+    /// Of what is closed, and stays so until there is a word.
+    pub(super) fn forever(now: Instant) -> Self {
+        Self { since: now, is_urgent: false }
+    }
 }
 
 /// What becomes of what was asked about.
@@ -72,51 +86,80 @@ pub(super) enum Verdict {
     Refused(Arc<str>, bool),
     /// It waited long enough, and cannot be sent without a word.
     NotJudged,
-    /// It waits.
-    Waits,
+    /// It waits; and whether nobody is about to judge it.
+    Waits(bool),
 }
 
 /// What the owner of something is told of which nobody knows.
 pub(super) const NOT_JUDGED: &str = "no Envoy said in time whether it takes it; it is asked again";
 
+/// What the owner of something is told that lets others in than before, and waits.
+pub(super) const UNJUDGED: &str = "who is let in changes, and no Envoy has said yet whether it takes that; it is asked";
+
+/// Asks for words.
+pub(super) struct Asking<'a> {
+    pub(super) now: Instant,
+    pub(super) bounds: Bounds,
+    pub(super) word: &'a mut dyn FnMut(&Sent) -> Word,
+    /// What is sent though nobody judged it, and for whom.
+    pub(super) waived: &'a mut BTreeMap<FragmentId, (Sent, Item)>,
+    /// What of it was not before.
+    pub(super) fresh: Vec<FragmentId>,
+    /// Whether nobody can be asked.
+    pub(super) is_away: bool,
+}
+
 impl Asking<'_> {
     /// Whether what waits since then has waited for long enough.
     pub(super) fn is_late(&self, since: Instant) -> bool {
-        self.now.saturating_duration_since(since) >= self.bounds.timeout
+        self.has_passed(since, self.bounds.timeout)
     }
 
-    /// Whether it has, had it never its turn. Never while nobody can be asked.
+    /// Whether it has, had it never its turn.
     pub(super) fn is_too_late(&self, since: Instant) -> bool {
-        !self.is_away && self.now.saturating_duration_since(since) >= self.bounds.longest()
+        self.has_passed(since, self.bounds.longest())
     }
 
-    /// What becomes of a fragment of what waits since then.
-    pub(super) fn about(&mut self, sent: Sent, since: Instant) -> Verdict {
-        let id = (sent.fragment.kind, sent.fragment.hash);
-        let word = (self.word)(&sent);
-        let is_late = self.is_late(since);
-        let verdict = match &word {
+    /// Whether what waits since then, and may not be served any more, is closed. `is_hopeless` where nobody is about to judge it.
+    pub(super) fn closes(&self, since: Instant, is_hopeless: bool) -> bool {
+        is_hopeless || self.has_passed(since, self.bounds.grace())
+    }
+
+    /// Whether what waits is sent though nobody judged it, once it may not wait any longer.
+    pub(super) fn waives(&self) -> bool {
+        self.is_away && self.bounds.then == WhenUnavailable::Standard
+    }
+
+    fn has_passed(&self, since: Instant, time: Duration) -> bool {
+        self.now.saturating_duration_since(since) >= time
+    }
+
+    /// What becomes of a fragment of what waits so.
+    pub(super) fn about(&mut self, item: &Item, sent: &Sent, wait: Wait) -> Verdict {
+        let id = id(sent);
+        let word = (self.word)(sent);
+        let is_late = self.is_late(wait.since);
+        self.is_away |= word == Word::Unknown;
+        match &word {
             Word::Accepted => {
                 self.waived.remove(&id);
-                return Verdict::Fine;
+                Verdict::Fine
             }
             Word::Refused(words) | Word::Fatal(words) => {
                 self.waived.remove(&id);
-                return Verdict::Refused(words.clone(), matches!(word, Word::Refused(_)));
+                Verdict::Refused(words.clone(), matches!(word, Word::Refused(_)))
             }
             _ if self.waived.contains_key(&id) => Verdict::Fine,
-            Word::Unknown if is_late && self.bounds.then == WhenUnavailable::Standard => {
-                self.waived.insert(id, sent.clone());
+            // Of what closes meanwhile nobody has anything from waiting.
+            Word::Unknown if (is_late || wait.is_urgent) && self.bounds.then == WhenUnavailable::Standard => {
+                self.waived.insert(id, (sent.clone(), item.clone()));
+                self.fresh.push(id);
                 Verdict::Fine
             }
             Word::Suspect if is_late => Verdict::NotJudged,
-            Word::Judging if self.now.saturating_duration_since(since) >= self.bounds.longest() => Verdict::NotJudged,
-            Word::Suspect | Word::Judging | Word::Unknown => Verdict::Waits,
-        };
-        self.is_away |= word == Word::Unknown;
-        if self.asked.insert(id) {
-            self.unknown.push(sent);
+            Word::Judging if self.is_too_late(wait.since) => Verdict::NotJudged,
+            Word::Judging => Verdict::Waits(false),
+            Word::Suspect | Word::Unknown => Verdict::Waits(true),
         }
-        verdict
     }
 }

@@ -2,24 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    mem::take,
+    sync::Arc,
+    time::Instant,
 };
 
 use envoy::bytes::Hash;
-use ir::{Chain, ListenerId, NsName, RouteId, matching::Origin};
+use ir::{NsName, RouteId};
 
-use super::asking::{Asking, NOT_JUDGED, Verdict};
+use super::{
+    asking::{Asking, NOTICED, Verdict, Wait},
+    limits::Now,
+    parts::Parts,
+    rows::{Found, Refused, look_at},
+    told::{Cause, Told},
+    waiters::{Item, RowKey, Waiters},
+};
 use crate::{
     RefusedRows, Translator,
-    host::{Cleared, Placed, parts},
-    inspect::{Sent, sent::of_row},
-    tables::{backend::ClusterId, host::Offer, input, route::RouteHead, strict::PartId},
+    host::{Answer, Cleared},
+    tables::{host::Offer, route::RouteHead},
 };
-
-type RowKey = (Chain, u32, ListenerId);
-
-/// A row of a route that is refused: in which words, whether Envoy said so, and what it is if nobody said anything.
-type Refusal = (RouteId, Hash, String, bool, Option<Sent>);
 
 /// How many rows of a route may be refused before those are forgotten that it has no more.
 const KEPT: usize = 64;
@@ -28,51 +31,47 @@ const KEPT: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     waiting: BTreeMap<RouteId, Root>,
+    /// Those of which all is judged.
+    judged: BTreeSet<RouteId>,
     /// What was refused of routes.
     refused: BTreeMap<RouteId, Refused>,
-    /// Rules that answer by themselves after their tree waited for long enough.
+    /// Rules of which rows answer by themselves, after their tree waited for long enough.
     wordless: BTreeSet<RowKey>,
     /// Trees that changed in this settling.
     fresh: BTreeSet<RouteId>,
-    /// What routes are told that wait.
-    told: BTreeMap<RouteId, &'static str>,
-}
-
-/// How long a route waits before it is told.
-const NOTICED: Duration = Duration::from_secs(5);
-/// What it is told.
-const WAITS: &str = "it waits for Envoy's word, and is served as it was: its tree changes as a whole";
-
-/// What the route of a rule is told that waited for long enough.
-const SHUT: &str =
-    "no Envoy said in time whether it takes a rule, which answers 500 where it was served, and is asked again";
-
-/// What becomes of a rule that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// It may be sent.
-    Fine,
-    /// It waits.
-    Waits,
-    /// It has waited for long enough, and nothing that stands in its place may be sent either.
-    Wordless,
+    told: Told,
+    /// What was found out to be refused, which is not written yet.
+    found: Vec<Found>,
+    /// Rules that were looked at, and wait: they are served no further than they may be.
+    limited: BTreeSet<RowKey>,
 }
 
 /// A tree that changed.
 #[derive(Debug)]
 struct Root {
-    changed: BTreeSet<RowKey>,
     since: Instant,
+    /// The rules that did, and what becomes of each.
+    changed: BTreeMap<RowKey, Turn>,
+    /// Those of them that wait, and those of these that nobody is about to judge.
+    open: BTreeSet<RowKey>,
+    hopeless: BTreeSet<RowKey>,
+    /// Where it is or was served.
+    gateways: BTreeSet<NsName>,
+    /// Whether others are let in by what of it is served than by what waits.
+    is_loose: bool,
+    /// Routes of it that are told that they wait.
+    told: BTreeSet<RouteId>,
 }
 
-/// What was refused of a route.
-#[derive(Debug, Default)]
-struct Refused {
-    rows: RefusedRows,
-    /// How many there may be before those are forgotten that the route has no more.
-    most: usize,
-    /// Of these nobody has said anything, and they are asked about.
-    not_judged: BTreeMap<Hash, Sent>,
+/// What becomes of a rule that changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// Nobody has looked at it yet, or it waits.
+    #[default]
+    Waits,
+    /// It may be sent, but for these rows: these have waited for long enough, and nothing that stands in their place may be sent
+    /// either.
+    Goes(BTreeMap<Hash, Answer>),
 }
 
 impl Roots {
@@ -88,11 +87,24 @@ impl Roots {
         self.waiting.contains_key(route)
     }
 
-    /// The trees that wait and changed something at a Gateway in this settling.
-    pub(super) fn waiting_at(&self, gateway: &NsName) -> impl Iterator<Item = RouteId> {
-        let is_there = |root: &Root| root.changed.iter().any(|(_, _, listener)| listener.gateway == *gateway);
-        let waiting = self.waiting.iter().filter(|(route, _)| self.fresh.contains(*route));
-        waiting.filter(move |(_, root)| is_there(root)).map(|(route, _)| route.clone())
+    /// Whether a tree waits and is not judged.
+    pub(super) fn is_open(&self, route: &RouteId) -> bool {
+        self.waiting.contains_key(route) && !self.judged.contains(route)
+    }
+
+    /// The trees of which all is judged.
+    pub(super) fn judged(&self) -> BTreeSet<RouteId> {
+        self.judged.clone()
+    }
+
+    /// Where a tree is or was served.
+    pub(super) fn gateways(&self, route: &RouteId) -> impl Iterator<Item = &NsName> {
+        self.waiting.get(route).into_iter().flat_map(|root| &root.gateways)
+    }
+
+    /// The trees that wait and changed in this settling, and where they are or were served.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = (&RouteId, &BTreeSet<NsName>)> {
+        self.fresh.iter().filter_map(|route| Some((route, &self.waiting.get(route)?.gateways)))
     }
 
     /// Has what changes from now on be of another settling.
@@ -100,39 +112,46 @@ impl Roots {
         self.fresh.clear();
     }
 
-    /// Takes note of what is offered.
-    pub(super) fn note(&mut self, translator: &mut Translator, now: Instant) -> bool {
+    /// Takes note of what is offered. Whether anything was written.
+    pub(super) fn note(&mut self, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
         let mut wrote = false;
         for key in translator.engine_mut().take_changes::<Offer>() {
             let engine = translator.engine();
             let (offered, cleared) = (engine.get::<Offer>(&key), engine.get::<Cleared>(&key));
             let top = key.0.top().clone();
             let route = key.0.route().clone();
-            if offered.is_none() && engine.get::<RouteHead>(&route).is_none() && self.refused.remove(&route).is_some() {
-                // Of a route that is gone nothing is remembered.
-                translator.set_refused(&route, RefusedRows::default());
-                wrote = true;
+            if offered.is_none() && engine.get::<RouteHead>(&route).is_none() {
+                wrote |= self.forget(translator, &route, waiters);
             }
-            self.wordless.remove(&key);
+            if self.wordless.remove(&key) {
+                wrote |= self.told.say(translator, &route, Cause::Rule(key.clone()), false);
+            }
             self.fresh.insert(top.clone());
             if offered == cleared {
-                if let Some(root) = self.waiting.get_mut(&top) {
-                    root.changed.remove(&key);
-                    if root.changed.is_empty() {
-                        self.waiting.remove(&top);
-                    }
-                }
-            } else {
-                let root = self.waiting.entry(top).or_insert_with(|| Root { changed: BTreeSet::new(), since: now });
-                root.changed.insert(key);
+                wrote |= self.settle(translator, &key, waiters, asking);
+                continue;
             }
+            let root = self.waiting.entry(top.clone()).or_insert_with(|| {
+                waiters.alarm(&Item::Tree(top.clone()), asking.bounds.moments(asking.now));
+                Root::new(asking.now)
+            });
+            root.open.insert(key.clone());
+            root.gateways.insert(key.2.gateway.clone());
+            root.changed.insert(key.clone(), Turn::Waits);
+            if !root.told.is_empty() && root.told.insert(route.clone()) {
+                wrote |= self.told.say(translator, &route, Cause::Tree(top.clone()), true);
+            }
+            self.judged.remove(&top);
+            waiters.wake(Item::Row(key));
             // Who writes ever new rows that are refused does not fill the controller: what his route still has of them is refused
             // again, by what is known.
             if let Some(refused) = self.refused.get_mut(&route)
                 && refused.rows.len() > refused.most.max(KEPT)
             {
                 refused.rows = RefusedRows::default();
-                refused.not_judged.clear();
+                for hash in take(&mut refused.not_judged).into_keys() {
+                    waiters.forget(&Item::Replaced(route.clone(), hash));
+                }
                 refused.most = usize::MAX;
                 translator.set_refused(&route, RefusedRows::default());
                 wrote = true;
@@ -141,133 +160,318 @@ impl Roots {
         wrote
     }
 
-    /// Refuses an Envoy route of a route. Whether that was written.
-    pub(super) fn refuse(
-        &mut self,
-        translator: &mut Translator,
-        route: &RouteId,
-        hash: Hash,
-        words: &str,
-        is_said: bool,
-    ) -> bool {
-        let refused = self.refused.entry(route.clone()).or_default();
-        refused.rows.insert(hash, words, is_said);
-        translator.set_refused(route, refused.rows.clone());
+    /// Of a route that is gone nothing is remembered.
+    fn forget(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
+        let Some(refused) = self.refused.remove(route) else { return false };
+        for hash in refused.not_judged.into_keys() {
+            waiters.forget(&Item::Replaced(route.clone(), hash));
+        }
+        translator.set_refused(route, RefusedRows::default());
         true
     }
 
-    /// Refuses what is refused, and clears the trees of which all may be sent. Whether anything was written.
-    pub(super) fn pass(
+    /// A rule is as it was cleared.
+    fn settle(
         &mut self,
         translator: &mut Translator,
-        waiting_parts: &BTreeMap<PartId, Instant>,
+        key: &RowKey,
+        waiters: &mut Waiters,
+        asking: &Asking<'_>,
+    ) -> bool {
+        waiters.forget(&Item::Row(key.clone()));
+        let top = key.0.top();
+        let Some(root) = self.waiting.get_mut(top) else { return false };
+        root.changed.remove(key);
+        root.open.remove(key);
+        root.hopeless.remove(key);
+        if root.changed.is_empty() {
+            return self.end(translator, &top.clone(), waiters, asking);
+        }
+        self.look(&top.clone(), asking);
+        false
+    }
+
+    /// A tree waits no more. Whether anything was written.
+    fn end(&mut self, translator: &mut Translator, top: &RouteId, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
+        self.judged.remove(top);
+        let Some(root) = self.waiting.remove(top) else { return false };
+        waiters.silence(&Item::Tree(top.clone()), asking.bounds.moments(root.since));
+        let told = root.told.iter();
+        told.fold(false, |wrote, route| self.told.say(translator, route, Cause::Tree(top.clone()), false) | wrote)
+    }
+
+    /// Finds out whether all of a tree is judged.
+    fn look(&mut self, top: &RouteId, asking: &Asking<'_>) {
+        let Some(root) = self.waiting.get(top) else { return };
+        let is_wordless = |turn: &Turn| matches!(turn, Turn::Goes(rows) if !rows.is_empty());
+        let is_judged = root.open.is_empty() && (asking.is_late(root.since) || !root.changed.values().any(is_wordless));
+        if is_judged {
+            self.judged.insert(top.clone());
+        } else {
+            self.judged.remove(top);
+        }
+    }
+
+    /// Has all be looked at that waits, or answers by itself for want of a word.
+    pub(super) fn wake_all(&self, waiters: &mut Waiters) {
+        self.waiting.keys().for_each(|top| waiters.wake(Item::Tree(top.clone())));
+        self.wordless.iter().for_each(|key| waiters.wake(Item::Row(key.clone())));
+    }
+
+    /// Has all wait from now on, since nobody could be asked before.
+    pub(super) fn restart(&mut self, waiters: &mut Waiters, asking: &Asking<'_>) {
+        for (top, root) in &mut self.waiting {
+            let item = Item::Tree(top.clone());
+            waiters.silence(&item, asking.bounds.moments(root.since));
+            root.since = asking.now;
+            waiters.alarm(&item, asking.bounds.moments(root.since));
+        }
+    }
+
+    /// A moment of a tree has come: all of it is looked at. Whether anything was written.
+    pub(super) fn ring(
+        &mut self,
+        translator: &mut Translator,
+        top: &RouteId,
+        waiters: &mut Waiters,
+        asking: &Asking<'_>,
+    ) -> bool {
+        let Some(root) = self.waiting.get_mut(top) else { return false };
+        for key in root.changed.keys() {
+            waiters.wake(Item::Row(key.clone()));
+        }
+        if asking.now.saturating_duration_since(root.since) < NOTICED {
+            return false;
+        }
+        let routes: BTreeSet<_> = root.changed.keys().map(|(chain, ..)| chain.route().clone()).collect();
+        root.told.extend(routes.iter().cloned());
+        let told = routes.iter();
+        told.fold(false, |wrote, route| self.told.say(translator, route, Cause::Tree(top.clone()), true) | wrote)
+    }
+
+    /// Asks about a rule that changed, or that answers by itself for want of a word. Whether anything was written.
+    pub(super) fn judge(
+        &mut self,
+        translator: &mut Translator,
+        key: &RowKey,
+        parts: &Parts,
+        waiters: &mut Waiters,
         asking: &mut Asking<'_>,
     ) -> bool {
-        let mut wrote = self.reconsider(translator, asking);
-        let mut refusals: Vec<Refusal> = Vec::new();
-        let (mut done, mut late, mut limited) = (Vec::new(), Vec::new(), Vec::new());
-        for (top, root) in &self.waiting {
-            let before = refusals.len();
-            let mut judge = |key: &RowKey| {
-                let turn = judge(&self.refused, translator, waiting_parts, key, root.since, asking, &mut refusals);
-                (turn, key.clone())
-            };
-            let turns: Vec<_> = root.changed.iter().map(&mut judge).collect();
-            let has = |turn: Turn| turns.iter().any(|(it, _)| *it == turn);
-            let is_judged = refusals.len() == before && !has(Turn::Waits);
-            if is_judged && (!has(Turn::Wordless) || asking.is_late(root.since)) {
-                done.push(top.clone());
-                late.extend(turns);
-                continue;
+        let top = key.0.top();
+        let item = Item::Row(key.clone());
+        let Some(root) = self.waiting.get_mut(top).filter(|root| root.changed.contains_key(key)) else {
+            if self.wordless.contains(key) {
+                return self.judge_again(translator, key, &item, parts, waiters, asking);
             }
-            limited.extend(root.changed.iter().cloned());
+            waiters.forget(&item);
+            return false;
+        };
+        let wait = Wait { since: root.since, is_urgent: root.is_loose };
+        let mut looked = look_at(&self.refused, translator, parts, key, &item, wait, asking);
+        let is_open = looked.is_waiting || !looked.found.is_empty();
+        if is_open {
+            root.open.insert(key.clone());
+        } else {
+            root.open.remove(key);
         }
-        for key in &self.wordless {
-            let turn = judge(&self.refused, translator, waiting_parts, key, asking.now, asking, &mut refusals);
-            if turn == Turn::Fine {
-                late.push((turn, key.clone()));
+        let was_hopeless = !root.hopeless.is_empty();
+        if looked.is_hopeless {
+            root.hopeless.insert(key.clone());
+        } else {
+            root.hopeless.remove(key);
+        }
+        if !was_hopeless && looked.is_hopeless {
+            self.limited.extend(root.changed.keys().cloned());
+        }
+        self.limited.insert(key.clone());
+        let turn = if is_open { Turn::Waits } else { Turn::Goes(take(&mut looked.rows)) };
+        root.changed.insert(key.clone(), turn);
+        waiters.set(&item, looked.sent, looked.parts);
+        self.found.extend(looked.found);
+        self.look(&top.clone(), asking);
+        false
+    }
+
+    /// Asks again about a rule of which rows answer by themselves.
+    fn judge_again(
+        &mut self,
+        translator: &mut Translator,
+        key: &RowKey,
+        item: &Item,
+        parts: &Parts,
+        waiters: &mut Waiters,
+        asking: &mut Asking<'_>,
+    ) -> bool {
+        let wait = Wait::forever(asking.now);
+        let mut looked = look_at(&self.refused, translator, parts, key, item, wait, asking);
+        // What waits still answers by itself.
+        let refused = looked.found.iter().map(|found| &found.hash);
+        let closed: Vec<_> = looked.unknown.iter().chain(refused).map(|hash| (*hash, Answer::Plain)).collect();
+        looked.rows.extend(closed);
+        if looked.has_no_parts {
+            for hash in &looked.all {
+                looked.rows.entry(*hash).or_insert(Answer::Closed);
             }
         }
-        for (route, hash, words, is_said, sent) in refusals {
+        self.found.append(&mut looked.found);
+        waiters.set(item, looked.sent, looked.parts);
+        self.write(translator, key, looked.rows, waiters)
+    }
+
+    /// Has a rule be served as it is offered, but for these rows. Whether that makes a difference.
+    fn write(
+        &mut self,
+        translator: &mut Translator,
+        key: &RowKey,
+        rows: BTreeMap<Hash, Answer>,
+        waiters: &mut Waiters,
+    ) -> bool {
+        let is_wordless = !rows.is_empty();
+        let offered = translator.engine().get::<Offer>(key);
+        let placed = offered.map(|placed| placed.shut_at([], rows));
+        let mut wrote = translator.engine_mut().set::<Cleared>(key.clone(), placed);
+        let turned = if is_wordless { self.wordless.insert(key.clone()) } else { self.wordless.remove(key) };
+        if turned {
+            wrote |= self.told.say(translator, key.0.route(), Cause::Rule(key.clone()), is_wordless);
+        }
+        if !is_wordless {
+            waiters.forget(&Item::Row(key.clone()));
+        }
+        wrote
+    }
+
+    /// Writes what was found out to be refused. Whether anything was.
+    pub(super) fn write_found(&mut self, translator: &mut Translator, waiters: &mut Waiters) -> bool {
+        let mut routes = BTreeSet::new();
+        for Found { key, hash, words, is_said, sent } in take(&mut self.found) {
+            let route = key.0.route().clone();
+            let refused = self.refused.entry(route.clone()).or_default();
             if let Some(sent) = sent {
-                self.refused.entry(route.clone()).or_default().not_judged.insert(hash, sent);
+                waiters.set(&Item::Replaced(route.clone(), hash), vec![sent.clone()], Vec::new());
+                refused.not_judged.insert(hash, sent);
             }
-            wrote |= self.refuse(translator, &route, hash, &words, is_said);
+            refused.rows.insert(hash, words, is_said);
+            routes.insert(route);
+            // What stands in its place is looked at next, which may be what it is.
+            waiters.wake(Item::Row(key));
         }
-        for refused in self.refused.values_mut() {
+        for route in &routes {
+            let Some(refused) = self.refused.get_mut(route) else { continue };
             // What a route has after all was forgotten is what it has now.
             if refused.most == usize::MAX || refused.most == 0 {
                 refused.most = 2 * refused.rows.len();
             }
+            translator.set_refused(route, refused.rows.clone());
         }
-        for top in done {
-            self.waiting.remove(&top);
-        }
-        for (turn, key) in late {
-            if turn == Turn::Fine {
-                self.wordless.remove(&key);
-                let offered = translator.engine().get::<Offer>(&key).map(|placed| Placed::clone(&placed));
-                wrote |= translator.engine_mut().set::<Cleared>(key, offered);
-            } else {
-                // What was cleared keeps its matches: without them its requests would reach another route.
-                wrote |= shut(translator, &key);
-                self.wordless.insert(key);
-            }
-        }
-        // What goes, goes at once: nobody has to be asked about a constant answer to what was cleared.
-        for key in limited {
-            wrote |= limit(translator, &key);
-        }
-        wrote | self.tell(translator, asking.now)
+        !routes.is_empty()
     }
 
-    /// Tells routes that they wait, and those that do no longer.
-    fn tell(&mut self, translator: &mut Translator, now: Instant) -> bool {
-        let late = self.waiting.values().filter(|root| now.saturating_duration_since(root.since) >= NOTICED);
-        let late = late.flat_map(|root| &root.changed).map(|key| (key, WAITS));
-        let all = late.chain(self.wordless.iter().map(|key| (key, SHUT)));
-        let all: BTreeMap<_, _> = all.map(|((chain, ..), words)| (chain.route().clone(), words)).collect();
+    /// Refuses an Envoy route of a route that was sent though nobody had judged it.
+    pub(super) fn refuse(&mut self, key: &RowKey, hash: Hash, words: Arc<str>, is_said: bool) {
+        self.found.push(Found { key: key.clone(), hash, words, is_said, sent: None });
+    }
+
+    /// Looks again at what was replaced because nobody had said anything. Whether anything was written.
+    pub(super) fn judge_replaced(
+        &mut self,
+        translator: &mut Translator,
+        route: &RouteId,
+        hash: Hash,
+        waiters: &mut Waiters,
+        asking: &mut Asking<'_>,
+    ) -> bool {
+        let item = Item::Replaced(route.clone(), hash);
+        let refused = self.refused.get_mut(route);
+        let Some((refused, sent)) = refused.and_then(|refused| {
+            let sent = refused.not_judged.get(&hash)?.clone();
+            Some((refused, sent))
+        }) else {
+            waiters.forget(&item);
+            return false;
+        };
+        match asking.about(&item, &sent, Wait::forever(asking.now)) {
+            Verdict::Waits(_) | Verdict::NotJudged => return false,
+            Verdict::Fine => refused.rows.remove(&hash),
+            Verdict::Refused(words, is_said) => drop(refused.rows.insert(hash, words, is_said)),
+        }
+        refused.not_judged.remove(&hash);
+        waiters.forget(&item);
+        translator.set_refused(route, refused.rows.clone());
+        true
+    }
+
+    /// Has a tree be served as it is offered. Whether that makes a difference.
+    pub(super) fn commit(
+        &mut self,
+        translator: &mut Translator,
+        top: &RouteId,
+        waiters: &mut Waiters,
+        asking: &Asking<'_>,
+    ) -> bool {
+        let Some(root) = self.waiting.get_mut(top) else { return false };
         let mut wrote = false;
-        for route in self.told.keys().filter(|route| !all.contains_key(*route)) {
-            wrote |= translator.engine_mut().set::<input::Waiting>(route.clone(), None);
+        for (key, turn) in take(&mut root.changed) {
+            let rows = match turn {
+                Turn::Goes(rows) => rows,
+                Turn::Waits => BTreeMap::new(),
+            };
+            self.limited.remove(&key);
+            wrote |= self.write(translator, &key, rows, waiters);
         }
-        for (route, words) in all.iter().filter(|(route, words)| self.told.get(*route) != Some(*words)) {
-            wrote |= translator.engine_mut().set::<input::Waiting>(route.clone(), Some((*words).into()));
-        }
-        self.told = all;
-        wrote
+        self.end(translator, top, waiters, asking) | wrote
     }
 
-    /// Has the rules of a tree that wait answer 500.
-    pub(super) fn withdraw(&mut self, translator: &mut Translator, route: &RouteId) -> bool {
+    /// Has the rules of a tree that wait answer 500. Whether that makes a difference.
+    pub(super) fn withdraw(&self, translator: &mut Translator, route: &RouteId) -> bool {
         let Some(root) = self.waiting.get(route) else { return false };
-        root.changed.iter().fold(false, |wrote, key| shut(translator, key) | wrote)
+        root.changed.keys().fold(false, |wrote, key| shut(translator, key) | wrote)
     }
 
-    /// Looks again at what was refused because nobody had said anything.
-    fn reconsider(&mut self, translator: &mut Translator, asking: &mut Asking<'_>) -> bool {
+    /// Has what was cleared of rules that wait be served no further than it may be now. Whether anything was written.
+    pub(super) fn limit(&mut self, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
         let mut wrote = false;
-        for (route, refused) in &mut self.refused {
-            let (rows, mut turned) = (&mut refused.rows, false);
-            refused.not_judged.retain(|hash, sent| match asking.about(sent.clone(), asking.now) {
-                Verdict::Waits | Verdict::NotJudged => true,
-                Verdict::Fine => {
-                    rows.remove(hash);
-                    turned = true;
-                    false
+        let mut now: Option<(&RowKey, Now)> = None;
+        let limited = take(&mut self.limited);
+        let mut keys: Vec<_> = limited.iter().collect();
+        keys.sort_by(|one, other| (&one.0, &one.2, one.1).cmp(&(&other.0, &other.2, other.1)));
+        for key in keys {
+            let (chain, _, listener) = key;
+            let Some(root) = self.waiting.get_mut(chain.top()) else { continue };
+            let Some(cleared) = translator.engine().get::<Cleared>(key) else { continue };
+            let is_of = |(other, _): &(&RowKey, Now)| other.0 == *chain && other.2 == *listener;
+            let known = now.take().filter(is_of);
+            let (_, known) = now.insert(known.unwrap_or_else(|| (key, Now::of(translator.engine(), chain, listener))));
+            let closes = asking.closes(root.since, !root.hopeless.is_empty());
+            // What is sent unjudged for want of anybody who judges is sent at once.
+            let waives = asking.waives() && !root.is_loose;
+            let limits = known.limits(&cleared, listener, closes && !waives);
+            if limits.is_loose && !root.is_loose {
+                root.is_loose = true;
+                if waives {
+                    root.changed.keys().for_each(|key| waiters.wake(Item::Row(key.clone())));
+                    wrote = true;
                 }
-                Verdict::Refused(words, is_said) => {
-                    rows.insert(*hash, words, is_said);
-                    turned = true;
-                    false
-                }
-            });
-            if turned {
-                translator.set_refused(route, rows.clone());
-                wrote = true;
+            }
+            if let Some(limited) = limits.limited {
+                wrote |= translator.engine_mut().set::<Cleared>(key.clone(), Some(limited));
             }
         }
         wrote
+    }
+}
+
+impl Root {
+    fn new(since: Instant) -> Self {
+        Self {
+            since,
+            changed: BTreeMap::new(),
+            open: BTreeSet::new(),
+            hopeless: BTreeSet::new(),
+            gateways: BTreeSet::new(),
+            is_loose: false,
+            told: BTreeSet::new(),
+        }
     }
 }
 
@@ -275,81 +479,4 @@ impl Roots {
 fn shut(translator: &mut Translator, key: &RowKey) -> bool {
     let cleared = translator.engine().get::<Cleared>(key);
     cleared.is_some_and(|cleared| translator.engine_mut().set::<Cleared>(key.clone(), Some(cleared.shut())))
-}
-
-/// Has what was cleared of a rule that waits be served no further than it may be now. Whether anything was written.
-fn limit(translator: &mut Translator, key: &RowKey) -> bool {
-    let (chain, _, listener) = key;
-    let engine = translator.engine();
-    let Some(cleared) = engine.get::<Cleared>(key) else { return false };
-    let limited = match engine.get::<Offer>(key) {
-        Some(offered) => cleared.limited(&offered, listener),
-        // A rule that its route has no more is a change like any other; a route that is not served here any more is gone.
-        None => engine.get::<Offer>(&(chain.clone(), 0, listener.clone())).is_none().then(|| cleared.shut()),
-    };
-    limited.is_some_and(|limited| translator.engine_mut().set::<Cleared>(key.clone(), Some(limited)))
-}
-
-/// Asks about a rule that waits since then, with what it needs. What of it may not be sent is among `refusals`.
-fn judge(
-    known: &BTreeMap<RouteId, Refused>,
-    translator: &Translator,
-    waiting_parts: &BTreeMap<PartId, Instant>,
-    key: &RowKey,
-    since: Instant,
-    asking: &mut Asking<'_>,
-    refusals: &mut Vec<Refusal>,
-) -> Turn {
-    let Some(offer) = translator.engine().get::<Offer>(key) else { return Turn::Fine };
-    let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
-    // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
-    let has_parts = parts(offer.resolved()).all(|part| {
-        if is_refused(&part) {
-            matches!(part, PartId::Cluster(ClusterId::Rule(..)))
-        } else {
-            !waiting_parts.contains_key(&part)
-        }
-    });
-    let rows = judge_rows(known, key, &offer, since, asking, refusals);
-    match rows {
-        Turn::Fine if !has_parts => {
-            if asking.is_too_late(since) {
-                Turn::Wordless
-            } else {
-                Turn::Waits
-            }
-        }
-        rows => rows,
-    }
-}
-
-/// Asks about the Envoy routes of a rule. What may not be sent is among `refusals`.
-fn judge_rows(
-    known: &BTreeMap<RouteId, Refused>,
-    (chain, rule, _): &RowKey,
-    offer: &Placed,
-    since: Instant,
-    asking: &mut Asking<'_>,
-    refusals: &mut Vec<Refusal>,
-) -> Turn {
-    let route = chain.route();
-    let mut turn = Turn::Fine;
-    let is_known = |hash: &Hash| known.get(route).is_some_and(|refused| refused.rows.contains(hash));
-    for written in offer.offered_routes().iter() {
-        let origin = Origin::of(&written.steps, written.order).filter(|origin| origin.rule == *rule);
-        let sent = of_row(chain, origin, &written.row, Some(offer.resolved()));
-        let hash = sent.fragment.hash;
-        match asking.about(sent.clone(), since) {
-            Verdict::Fine => {}
-            Verdict::Waits => turn = Turn::Waits,
-            // Of what answers 500 already, the match is to blame. Where Envoy does not say so itself, or nobody has judged it, what
-            // was cleared of the rule keeps its matches: left out, their requests would reach another route.
-            Verdict::Refused(_, false) | Verdict::NotJudged if is_known(&hash) => {
-                turn = if turn == Turn::Waits { turn } else { Turn::Wordless };
-            }
-            Verdict::Refused(words, is_said) => refusals.push((route.clone(), hash, words.to_string(), is_said, None)),
-            Verdict::NotJudged => refusals.push((route.clone(), hash, NOT_JUDGED.to_owned(), false, Some(sent))),
-        }
-    }
-    turn
 }

@@ -65,8 +65,12 @@ others! {
     ClearedPart: super::strict::PartId => super::strict::Part;
     /// Parts that an Envoy refuses.
     RefusedPart: super::strict::PartId => super::strict::RefusedPartWords;
-    /// Listeners that an Envoy refuses: what they are, and why.
-    RefusedListener: (NsName, Arc<str>) => (envoy::bytes::Hash, super::strict::Words);
+    /// What is said in slots for a Gateway, and for a listener of it, as an Envoy has taken it.
+    ClearedWide: super::policy::Target => Box<[ir::rule::Slot]>;
+    /// Listeners as an Envoy has taken them.
+    ClearedListener: (NsName, Port) => ir::listener::Listener;
+    /// Listeners that are not sent, since an Envoy refuses them or said nothing in time.
+    RefusedListener: (NsName, Port) => super::strict::Words;
     /// Routes that wait for Envoy's word for longer than it takes to notice.
     Waiting: RouteId => super::strict::Words;
     /// Why no Envoy can be asked; absent while one can.

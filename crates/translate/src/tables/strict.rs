@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use envoy::{extensions::TokenJudges, resource::Encoded};
-use ir::{ListenerId, rule::ExtensionEntry};
+use ir::{
+    ListenerId, NsName, Port,
+    listener::Listener,
+    rule::{ExtensionEntry, Slot},
+};
 
 use super::{backend::ClusterId, policy::Target};
 
@@ -17,6 +21,8 @@ tables! {
     OfferedPart: PartId => Offered;
     /// What policies of a Gateway and of a listener say in slots there.
     OfferedWide: ListenerId => Wide;
+    /// A port of a Gateway as its objects make it.
+    OfferedListener: (NsName, Port) => Listener;
 }
 
 /// A part that rules and wider scopes share.
@@ -51,9 +57,15 @@ pub(crate) struct Offered(pub(crate) Option<Part>);
 /// What is said for a whole Gateway and for a listener of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wide {
-    /// Why all of it answers by itself, if so. Constant text answers, which needs no word.
-    pub(crate) broken: bool,
-    /// In slots.
+    /// Whether policies of the Gateway are not valid, so that all of it answers by itself, and what they say is not known.
+    pub(crate) is_gateway_broken: bool,
+    /// The same of the listener.
+    pub(crate) is_listener_broken: bool,
+    /// In slots for the Gateway.
+    pub(crate) of_gateway: Box<[Slot]>,
+    /// In slots for the listener, with those of the Gateway.
+    pub(crate) of_listener: Box<[Slot]>,
+    /// The same in the parts in which it is judged.
     pub(crate) scopes: Box<[WideScope]>,
 }
 

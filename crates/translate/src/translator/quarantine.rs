@@ -22,7 +22,7 @@ use crate::{
         policy::InvalidPolicies,
         proxies::ProxiesOf,
         replacement::{Replaced, ReplacedWide},
-        strict::{OfferedPart, OfferedWide},
+        strict::{OfferedListener, OfferedPart, OfferedWide},
     },
 };
 
@@ -177,6 +177,7 @@ impl Translator {
         engine.resume::<Offer>(&self.engine);
         engine.resume::<OfferedPart>(&self.engine);
         engine.resume::<OfferedWide>(&self.engine);
+        engine.resume::<OfferedListener>(&self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<Served>(&self.engine);
         engine.resume::<ProxiesOf>(&self.engine);

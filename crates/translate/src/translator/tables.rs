@@ -30,8 +30,8 @@ use crate::{
         rule::{HandedDown, RulePolicies},
         secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
         wide::{
-            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
-            WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
+            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, ServedSlots, SlotHolders, SlotWordAt, SlotWords,
+            WideActions, WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
         },
     },
     resolve::{ResolvedAt, ResolvedRule, RuleFindings},
@@ -66,7 +66,7 @@ use crate::{
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
-        strict::{OfferedPart, OfferedWide},
+        strict::{OfferedListener, OfferedPart, OfferedWide},
         tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsTargeting},
     },
     tls::{Certificate, CertificateState},
@@ -122,6 +122,7 @@ pub(super) fn all() -> Engine {
         .lookup::<WideActions>()
         .lookup::<ActionsAt>()
         .lookup::<WideSlots>()
+        .lookup::<ServedSlots>()
         .lookup::<ListenerSlots>()
         .lookup::<SlotWords>()
         .lookup::<SlotWordAt>()
@@ -274,6 +275,8 @@ pub(super) fn all() -> Engine {
         .track::<OfferedPart>()
         .derived::<OfferedWide>()
         .track::<OfferedWide>()
+        .derived::<OfferedListener>()
+        .track::<OfferedListener>()
         .derived::<Outputs>()
         .track::<Outputs>()
         .group::<Withheld>()

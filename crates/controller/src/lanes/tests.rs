@@ -1,0 +1,121 @@
+use api::{Kind as ObjectKind, ObjectId};
+use envoy::judged::Kind;
+
+use super::*;
+
+fn sent(namespace: &str, text: &str) -> Sent {
+    Sent {
+        fragment: Fragment::new(Kind::Row, text.as_bytes().to_vec()),
+        object: ObjectId::new(ObjectKind::HttpRoute, namespace, "r"),
+        field: String::new(),
+        route: None,
+        is_shared: false,
+    }
+}
+
+fn texts(batch: Option<Batch>) -> Vec<String> {
+    let fragments = batch.into_iter().flat_map(|batch| batch.fragments);
+    fragments.map(|fragment| String::from_utf8_lossy(&fragment.bytes).into_owned()).collect()
+}
+
+/// Has these be wanted, and nothing else.
+fn want(lanes: &mut Lanes, all: &[Sent]) {
+    let asked = |sent: &Sent| (id(&sent.fragment), sent.object.namespace.clone());
+    let now: Vec<_> = all.iter().map(asked).collect();
+    let less: Vec<_> = lanes.wanted.keys().filter(|asked| !now.contains(asked)).cloned().collect();
+    lanes.want(all.to_vec(), &less);
+}
+
+const NOBODY: fn(&Fragment) -> bool = |_| false;
+
+#[test]
+fn what_is_in_flight_known_or_not_wanted_any_more_is_in_no_batch() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    want(&mut lanes, &[sent("a", "1"), sent("b", "2")]);
+    let batch = lanes.next(Lane::Clean, now, |it| *it.bytes == *b"2").expect("one");
+    assert_eq!(texts(Some(batch.clone())), ["1"]);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["2"]);
+    assert!(lanes.next(Lane::Clean, now, NOBODY).is_none());
+    lanes.done(Lane::Clean, &batch, &[Became::Unknown], Duration::ZERO, now);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["1"], "nobody knows, so it is asked again");
+    want(&mut lanes, &[]);
+    assert!(lanes.next(Lane::Clean, now, NOBODY).is_none());
+}
+
+#[test]
+fn a_namespace_of_which_something_was_refused_is_judged_apart_for_ten_minutes() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    want(&mut lanes, &[sent("good", "1"), sent("bad", "2")]);
+    let batch = lanes.next(Lane::Clean, now, NOBODY).expect("both");
+    lanes.done(Lane::Clean, &batch, &[Became::Refused, Became::Accepted], Duration::ZERO, now);
+    let all = [sent("good", "3"), sent("bad", "4")];
+    want(&mut lanes, &all);
+    assert_eq!([&all[0], &all[1]].map(|it| lanes.state(it)), [State::Waiting, State::Suspect]);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["3"]);
+    assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["4"]);
+    let later = now + MEMORY;
+    want(&mut lanes, &[sent("bad", "5")]);
+    assert_eq!(texts(lanes.next(Lane::Clean, later, NOBODY)), ["5"]);
+}
+
+#[test]
+fn a_batch_that_ended_without_a_word_is_halved_until_one_namespace_is_to_blame() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let all: Vec<_> = (0..64).map(|number| sent(&format!("n{number:02}"), &number.to_string())).collect();
+    want(&mut lanes, &all);
+    let mut batches = 0;
+    while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
+        let ended = batch.fragments.iter().any(|it| *it.bytes == *b"37");
+        let became = if ended { Became::Suspect } else { Became::Accepted };
+        lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
+        let left: Vec<_> = all
+            .iter()
+            .filter(|it| ended || !batch.fragments.iter().any(|other| id(other) == id(&it.fragment)))
+            .cloned()
+            .collect();
+        let left: Vec<_> = left.into_iter().filter(|it| lanes.state(it) != State::Waiting).collect();
+        want(&mut lanes, &left);
+        batches += 1;
+    }
+    assert!(batches <= 13, "{batches}");
+    assert_eq!(lanes.state(&all[37]), State::Suspect);
+    assert!(all.iter().filter(|it| *it.fragment.bytes != *b"37").all(|it| lanes.state(it) != State::Suspect));
+    assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["37"]);
+}
+
+#[test]
+fn who_fills_batches_leaves_the_next_ones_to_others() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let large = |number: usize| sent("aaa", &number.to_string().repeat(MAX_BYTES / 2 + 1));
+    want(&mut lanes, &[large(0), large(1), sent("b", "b")]);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
+    assert!(texts(lanes.next(Lane::Clean, now, NOBODY)).contains(&"b".to_owned()));
+}
+
+#[test]
+fn who_has_used_up_his_time_waits_and_nobody_else_does() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let all = [sent("slow", "1"), sent("fast", "2")];
+    for one in &all {
+        want(&mut lanes, std::slice::from_ref(one));
+        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("it");
+        lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, now);
+    }
+    want(&mut lanes, &all);
+    let batch = lanes.next(Lane::Watched, now, |it| *it.bytes == *b"2").expect("slow's");
+    lanes.done(Lane::Watched, &batch, &[Became::Suspect], TIME, now);
+    assert_eq!(texts(lanes.next(Lane::Watched, now, NOBODY)), ["2"]);
+    assert!(lanes.next(Lane::Watched, now, NOBODY).is_none());
+    assert_eq!(texts(lanes.next(Lane::Watched, now + WINDOW, NOBODY)), ["1"]);
+}
+
+#[test]
+fn a_batch_is_bounded_by_number_and_by_bytes() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let many: Vec<_> = (0..=MAX_FRAGMENTS).map(|number| sent("a", &number.to_string())).collect();
+    want(&mut lanes, &many);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), MAX_FRAGMENTS);
+    let large: Vec<_> = (0..3).map(|number| sent("a", &number.to_string().repeat(MAX_BYTES / 2 + 1))).collect();
+    want(&mut lanes, &large);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
+}

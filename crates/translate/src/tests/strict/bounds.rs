@@ -1,0 +1,151 @@
+//! How long anything waits, in whose name it is judged, and what is remembered of it.
+
+use super::*;
+use crate::tests::policies::{at as targets, policy, with};
+
+/// What says this is a suspect, whatever it answers.
+fn suspecting(text: &'static str) -> impl Fn(&Sent) -> Word {
+    move |sent| if contains(sent, text) { Word::Suspect } else { Word::Accepted }
+}
+
+#[test]
+fn a_match_of_which_nobody_says_anything_answers_500_at_a_replica_that_knows_nothing_from_before() {
+    for then in [WhenUnavailable::Standard, WhenUnavailable::Hold] {
+        let mut strict = Strict::new(then);
+        strict.put(base());
+        let mut odd = rule("/kills/a");
+        odd["matches"] = json!([{
+            "path": {"type": "RegularExpression", "value": "/kills/[a-z]+"},
+            "headers": [{"name": "x-kills", "value": "now"}],
+        }]);
+        strict.put([route("r", json!({"rules": [odd, rule("/a")]})), route("all", rules(&["/"]))]);
+        strict.settle(suspecting("kills"));
+        assert_eq!(strict.routes(), [], "a Gateway goes with what came with it");
+        assert!(strict.gate.is_holding(), "and nobody is served before");
+        strict.later(T, suspecting("kills"));
+        assert!(!strict.gate.is_holding());
+        assert_eq!(strict.routes(), [at("/", None), at("/a", None), at("/kills/", Some(500))]);
+        // One of which somebody says something in the end is what it says.
+        strict.settle(accepting);
+        assert_eq!(strict.routes().len(), 3);
+        assert!(!strict.routes().iter().any(|(_, status)| status.is_some()), "{:?}", strict.routes());
+    }
+}
+
+#[test]
+fn what_waited_while_nobody_could_be_asked_has_its_time_once_somebody_can_be() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.settle(accepting);
+    strict.put([route("r", rules(&["/a"]))]);
+    strict.translator.set_judge_unavailable(Some("away".into()));
+    strict.settle(|_| Word::Unknown);
+    strict.later(10 * T, |_| Word::Unknown);
+    strict.translator.set_judge_unavailable(None);
+    strict.settle(|_| Word::Judging);
+    assert_eq!(strict.routes(), [], "it is not closed for what others did");
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [at("/a", None)]);
+}
+
+/// A limit of so many requests, for a route.
+fn limited(name: &str, tokens: u32) -> Value {
+    let bucket = json!({"maxTokens": tokens, "tokensPerFill": 1, "fillInterval": "1s"});
+    policy(
+        "TrafficPolicy",
+        name,
+        with(targets("HTTPRoute", name), json!({"rateLimit": {"local": {"tokenBucket": bucket}}})),
+    )
+}
+
+fn is_extension(sent: &Sent) -> bool {
+    sent.fragment.kind == envoy::judged::Kind::Extension
+}
+
+#[test]
+fn what_many_say_alike_is_judged_in_the_name_of_who_asks_for_it() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.settle(accepting);
+    let of = |namespace: &str, mut object: Value| {
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
+    // In the name of evil nobody says anything.
+    let word = |sent: &Sent| match (&*sent.object.namespace, is_extension(sent)) {
+        ("evil", _) => Word::Suspect,
+        (_, true) => Word::Judging,
+        _ => Word::Accepted,
+    };
+    let names = |strict: &Strict| {
+        let asked = strict.gate.unknown().filter(|sent| is_extension(sent));
+        asked.map(|sent| sent.object.namespace.to_string()).collect::<Vec<_>>()
+    };
+    strict.put([of("evil", service("s")), of("evil", route("r", rules(&["/evil"]))), of("evil", limited("r", 7))]);
+    strict.settle(word);
+    assert_eq!(names(&strict), ["evil"]);
+    strict.put([route("good", rules(&["/good"])), limited("good", 7)]);
+    strict.settle(word);
+    assert_eq!(names(&strict), ["apps"]);
+}
+
+#[test]
+fn of_a_limit_for_which_nobody_asks_any_more_nothing_is_remembered_and_a_refused_one_heals() {
+    let mut strict = Strict::new(WhenUnavailable::Standard);
+    strict.put(base());
+    let no_extension = |sent: &Sent| if is_extension(sent) { Word::Refused("no".into()) } else { Word::Accepted };
+    let refused = |strict: &Strict| strict.translator.engine().rows::<crate::tables::input::RefusedPart>().len();
+    for tokens in 1..20 {
+        strict.put([route("r", rules(&["/a"])), limited("r", tokens)]);
+        strict.settle(no_extension);
+        assert_eq!((strict.routes(), refused(&strict)), (vec![at("/a", Some(500))], 1), "{tokens}");
+    }
+    // The tables are built anew, and another Envoy takes it.
+    strict.translator = strict.translator.anew(&BTreeMap::new());
+    strict.settle(no_extension);
+    assert_eq!(strict.routes(), [at("/a", Some(500))]);
+    strict.put([limited("r", 99)]);
+    strict.settle(accepting);
+    assert_eq!((strict.routes(), refused(&strict)), (vec![at("/a", None)], 0));
+    strict.put([limited("r", 100)]);
+    strict.settle(no_extension);
+    strict.remove(route("r", rules(&["/a"])));
+    strict.settle(no_extension);
+    assert_eq!(refused(&strict), 0);
+}
+
+/// The work after one change does not grow with what waits.
+#[test]
+fn one_change_asks_about_itself_however_much_waits() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.settle(accepting);
+    let waiting = |sent: &Sent| if contains(sent, "/wait") { Word::Judging } else { Word::Accepted };
+    strict.put((0..200).map(|number| route(&format!("r{number}"), rules(&[&format!("/wait/{number}")]))));
+    strict.settle(waiting);
+    assert!(strict.asked >= 200 && strict.gate.unknown().len() == 200);
+    strict.gate.take_wanted();
+    strict.settle(waiting);
+    assert_eq!(strict.asked, 0, "nothing turned");
+    strict.put([route("one", rules(&["/one"]))]);
+    strict.settle(waiting);
+    assert!(strict.asked <= 4, "{}", strict.asked);
+    strict.settle(|sent| if sent.object.name.as_ref() == "r7" { Word::Accepted } else { waiting(sent) });
+    assert!(strict.asked <= 4, "{}", strict.asked);
+    let wanted = strict.gate.take_wanted();
+    assert_eq!((wanted.more.len(), wanted.less.len()), (0, 1));
+    assert_eq!(paths(&strict), ["/one", "/wait/7"]);
+    assert!(!strict.gate.is_due(strict.now), "and a look at the clock asks about nobody");
+}
+
+/// Two namespaces change at once, and one of them is a suspect.
+#[test]
+fn who_is_judged_apart_delays_no_other_that_changes_at_the_same_time() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([route("good", rules(&["/good"])), route("evil", rules(&["/evil"]))]);
+    strict.settle(accepting);
+    strict.put([route("good", rules(&["/good/2"])), route("evil", rules(&["/kills"]))]);
+    strict.settle(suspecting("/kills"));
+    assert_eq!(strict.routes(), [at("/evil", Some(500)), at("/good/2", None)]);
+}
