@@ -53,6 +53,21 @@ pub(super) fn manifests() -> Vec<Value> {
         ),
         manifest(
             gateway,
+            "TLSRoute",
+            json!({ "spec": { "hostnames": ["a.example.com"], "rules": [{ "name": null, "backendRefs": [{ "name": "s", "port": 443 }] }] } }),
+        ),
+        manifest(
+            gateway,
+            "TCPRoute",
+            json!({ "spec": { "rules": [{ "backendRefs": [{ "name": "s", "port": 5432 }] }] } }),
+        ),
+        manifest(
+            gateway,
+            "UDPRoute",
+            json!({ "spec": { "rules": [{ "backendRefs": [{ "name": "s", "port": 53 }] }] } }),
+        ),
+        manifest(
+            gateway,
             "BackendTLSPolicy",
             json!({ "spec": { "targetRefs": [{ "group": "", "kind": "Service", "name": "s" }], "options": null,
                 "validation": { "caCertificateRefs": [{ "group": "", "kind": "ConfigMap", "name": "ca" }], "hostname": "a.example.com" } } }),
@@ -271,8 +286,8 @@ fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
              its fields in spec.default.httpSettings",
         ),
         (
-            manifest("gateway.networking.k8s.io/v1", "TCPRoute"),
-            "gateway.networking.k8s.io/v1 TCPRoute is not a kind that is read here",
+            manifest("gateway.networking.k8s.io/v1", "XMesh"),
+            "gateway.networking.k8s.io/v1 XMesh is not a kind that is read here",
         ),
         (manifest("serving.example/v1", "Servic"), "serving.example/v1 Servic is not a kind that is read here"),
         (manifest("v1", "List"), "v1 List is not a kind that is read here: give each item a document of its own"),

@@ -17,7 +17,7 @@ use crate::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
-        output::Withheld,
+        output::{Withheld, listener_name},
         tls::NoRoom,
     },
 };
@@ -195,7 +195,7 @@ fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
 fn refused(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<String> {
     scope.get::<Strict>(&())?;
     model.listeners.iter().find_map(|listener| {
-        let name = format!("listener/{}", listener.port).into();
+        let name = listener_name(listener.port, listener.transport()).into();
         let refused = scope.get::<RefusedListener>(&(key.clone(), name))?;
         Some(format!("port {} is not served: {}", listener.port, refused.1))
     })

@@ -284,7 +284,7 @@ fn look_at_wide(wide: &mut BTreeMap<NsName, WideState>, translator: &Translator,
         wide.entry(listener.gateway.clone()).or_default().listeners.entry(listener).or_insert(now);
     }
     for (id, encoded) in engine.rows::<Outputs>() {
-        if let OutputId::Listener(gateway, _) = &id {
+        if let OutputId::Listener(gateway, ..) = &id {
             let messages = &mut wide.entry(gateway.clone()).or_default().messages;
             messages.entry(id.resource().name).or_insert_with(|| ((*encoded).clone(), now));
         }
