@@ -48,7 +48,7 @@ fn a_connection_is_led_from_its_port_to_its_backends() {
         "listener   db (port 5432, *)",
         "route      TCPRoute apps/db",
         "goes to    Service apps/s port 80 (weight 3), nowhere (weight 1)",
-        "! TCPRoute apps/db",
+        "! BackendNotFound: spec.rules[0].backendRefs[1].name: ",
         "superseded TCPRoute apps/younger",
     ] {
         assert!(db.contains(words), "{words}: {db}");
