@@ -16,7 +16,11 @@ use ir::{
 };
 
 use crate::{
-    backend::{reference::port_of, stream, tls},
+    backend::{
+        reference::port_of,
+        stream::{self, Followed},
+        tls,
+    },
     capacity::{self, overrun},
     grant::Referrer,
     internal,
@@ -55,22 +59,31 @@ impl Lookup for StreamRule {
             }
             Err(Unhandled::Unknown) => return Some(unknown()),
         };
-        let (mut shares, mut unresolved, mut closed_ports) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut shares, mut unresolved) = (Vec::new(), Vec::new());
+        let (mut blocked, mut closed_ports) = (Vec::new(), Vec::new());
         for backend in &handling.backends {
-            let from = Referrer::route(route);
-            let followed = stream::follow(scope, from, &backend.backend, &backend.field, transport(route.kind));
-            let to = followed.map_err(|problem| {
-                if problem.reason == Reason::InvalidBackendTLS {
-                    closed_ports.extend(port_of(from, &backend.backend));
+            let (weight, from) = (backend.weight, Referrer::route(route));
+            match stream::follow(scope, from, &backend.backend, &backend.field, transport(route.kind)) {
+                Ok(Followed { plain, dialed }) => {
+                    let to = dialed.map_err(|problem| {
+                        if problem.reason == Reason::InvalidBackendTLS {
+                            closed_ports.extend(port_of(from, &backend.backend));
+                        }
+                        blocked.push(problem);
+                    });
+                    shares.push(StreamShare { weight, to: to.ok(), plain: Some(plain) });
                 }
-                unresolved.push(problem);
-            });
-            shares.push(StreamShare { weight: backend.weight, to: to.ok() });
+                Err(problem) => {
+                    unresolved.push(problem);
+                    shares.push(StreamShare { weight, to: None, plain: None });
+                }
+            }
         }
         Some(Streams {
             shares: shares.into(),
             fault: None,
             unresolved: unresolved.into(),
+            blocked: blocked.into(),
             closed_ports: closed_ports.into(),
         })
     }
@@ -252,21 +265,19 @@ impl Lookup for PlaceShares {
         let rule = scope.get::<StreamRule>(&route)?;
         let passed_through = is_passed_through(scope, place);
         let mut shares = Shares::default();
-        for StreamShare { weight, to } in &rule.shares {
-            let has_room =
-                |to: &Dialed| passed_through || tls::without_room(scope, &place.listener.gateway, &to.to).is_none();
-            let Some(to) = to.as_ref().filter(|to| has_room(to)) else {
+        for StreamShare { weight, to, plain } in &rule.shares {
+            let dialed = to.as_ref().filter(|_| !passed_through);
+            let dialed = dialed.filter(|to| tls::without_room(scope, &place.listener.gateway, &to.to).is_none());
+            let dialed = dialed.map(|to| (&to.to, to.way.as_ref().map_or(PLAIN, |way| &*way.name)));
+            let passed = plain.as_ref().filter(|_| passed_through).map(|plain| (plain, PLAIN));
+            let Some((to, way)) = dialed.or(passed) else {
                 shares.rejected = shares.rejected.saturating_add(*weight);
                 continue;
             };
-            let way = match (&to.way, place.transport()) {
-                (_, Transport::Udp) => "".into(),
-                (Some(way), _) if !passed_through => way.name.clone(),
-                _ => PLAIN.into(),
-            };
-            match shares.backends.iter_mut().find(|(known, ..)| *known == to.to) {
+            let way = if place.transport() == Transport::Udp { "" } else { way };
+            match shares.backends.iter_mut().find(|(known, ..)| known == to) {
                 Some((_, known, _)) => *known = known.saturating_add(*weight),
-                None => shares.backends.push((to.to.clone(), *weight, way)),
+                None => shares.backends.push((to.clone(), *weight, way.into())),
             }
         }
         Some(shares)
@@ -358,6 +369,7 @@ pub(crate) fn unserved(scope: &Scope<'_>, route: &RouteId, attached: &Attached) 
     let all = attached.served.iter().flat_map(|listener| places(route, attached, listener));
     let unserved = all.filter_map(|place| {
         let why = match *scope.get::<Placing>(&place)? {
+            Placed::Elsewhere if stands_elsewhere(route, attached, &place) => return None,
             Placed::Elsewhere => Why::Elsewhere,
             Placed::TooMany => Why::TooMany,
             Placed::Here if scope.get::<Winner>(&place).is_some_and(|winner| *winner != *route) => Why::Superseded,
@@ -366,6 +378,20 @@ pub(crate) fn unserved(scope: &Scope<'_>, route: &RouteId, attached: &Attached) 
         Some(Unserved { place, why })
     });
     unserved.collect()
+}
+
+/// Whether a route stands at another listener of the Gateway with the same hostname.
+fn stands_elsewhere(route: &RouteId, attached: &Attached, place: &PlaceId) -> bool {
+    let others = attached.listeners.iter().map(|(listener, _)| listener);
+    let mut others =
+        others.filter(|listener| **listener != place.listener && listener.gateway == place.listener.gateway);
+    others.any(|listener| places(route, attached, listener).any(|other| other.hostname == place.hostname))
+}
+
+/// Whether all that a route takes is led on as it comes.
+pub(crate) fn passes_all_through(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> bool {
+    let mut all = attached.listeners.iter().flat_map(|(listener, _)| places(route, attached, listener));
+    route.kind == RouteKind::TlsRoute && all.all(|place| is_passed_through(scope, &place))
 }
 
 /// Why Envoy is not sent what a route has it take, where it is asked before.

@@ -11,6 +11,8 @@ fn scene() -> Scene {
     let one = json!([{"name": "s", "port": 80}]);
     let mut younger = stream_route("TCPRoute", "younger", one.clone());
     younger["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut idle = stream("idle", 5433, "TCP");
+    idle["allowedRoutes"]["namespaces"]["from"] = json!("Same");
     let mut udp = service("u");
     udp["spec"]["ports"] = json!([{"port": 53, "protocol": "UDP"}]);
     Scene::new([
@@ -19,7 +21,7 @@ fn scene() -> Scene {
             json!([
                 stream("db", 5432, "TCP"),
                 stream("dns", 5432, "UDP"),
-                stream("idle", 5433, "TCP"),
+                idle,
                 tls("through", 443, "*.example.com", None),
                 https("web", 443, "web.example.com", "c"),
                 http("plain", 80, ""),

@@ -65,5 +65,6 @@ pub(super) fn assignment(
 /// How many endpoints a place has at most.
 pub(super) fn most_endpoints(scope: &Scope<'_>, place: &PlaceId, of: impl Fn(&Destination) -> u64) -> u64 {
     let rule = scope.get::<Winner>(place).and_then(|route| scope.get::<StreamRule>(&route));
-    rule.iter().flat_map(|rule| rule.reached()).map(|to| of(&to.to)).fold(1, u64::saturating_add)
+    let to = rule.iter().flat_map(|rule| rule.shares.iter()).filter_map(|share| share.plain.as_ref());
+    to.map(of).fold(1, u64::saturating_add)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::core::Service;
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, Problem, Reason,
+    NsName, Port, Problem, Reason,
     backend::{Destination, Protocol, ServicePort, Transport, Way},
     route::BackendRef,
     upstream::Tls,
@@ -20,12 +20,7 @@ use super::{
 use crate::{
     grant::Referrer,
     internal,
-    tables::{
-        backend::Unusable,
-        input::Services,
-        stream::Dialed,
-        tls::{BackendTls, Connect},
-    },
+    tables::{backend::Unusable, input::Services, stream::Dialed, tls::BackendTls},
 };
 
 /// Why nobody connects to a backend.
@@ -42,9 +37,28 @@ impl NotDialed {
     }
 }
 
+/// A backend that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dialable {
+    /// Itself, whatever policies say.
+    plain: Destination,
+    /// The ports of a Backend's hosts.
+    ports: Box<[Port]>,
+    /// As it is connected to, or why policies have nobody connect.
+    dialed: Result<Arc<Dialed>, NotDialed>,
+}
+
 tables! {
-    /// A backend as it is connected to, or why nobody does; absent where its object is.
-    Dial: Destination => Result<Arc<Dialed>, NotDialed>;
+    /// A backend, or why it is none; absent where its object is.
+    Dial: Destination => Result<Dialable, NotDialed>;
+}
+
+/// Where a reference leads.
+pub(crate) struct Followed {
+    /// The backend, whatever policies say of connections to it.
+    pub(crate) plain: Destination,
+    /// As it is connected to, or why policies have nobody connect.
+    pub(crate) dialed: Result<Arc<Dialed>, Problem>,
 }
 
 /// Follows a reference of a route of streams to a backend.
@@ -54,7 +68,7 @@ pub(crate) fn follow(
     to: &BackendRef,
     field: &str,
     transport: Transport,
-) -> Result<Arc<Dialed>, Problem> {
+) -> Result<Followed, Problem> {
     let reference = Reference::read(from, to, field)?;
     reference.permitted(scope)?;
     let destination = match reference.destination()? {
@@ -67,28 +81,28 @@ pub(crate) fn follow(
             return Err(reference.refuse(Reason::InvalidKind, ".kind", message));
         }
     };
+    let refused = |NotDialed { unusable: Unusable { reason, message }, is_configured }: &NotDialed| {
+        reference.unusable(*reason, message, *is_configured)
+    };
     match scope.get::<Dial>(&destination).as_deref() {
         None => Err(reference.missing()),
-        Some(Err(NotDialed { unusable: Unusable { reason, message }, is_configured })) => {
-            Err(reference.unusable(*reason, message, *is_configured))
-        }
-        Some(Ok(dialed)) => {
-            reference.has_port(&destination, &dialed.ports)?;
-            Ok(dialed.clone())
+        Some(Err(why)) => Err(refused(why)),
+        Some(Ok(Dialable { plain, ports, dialed })) => {
+            reference.has_port(&destination, ports)?;
+            Ok(Followed { plain: plain.clone(), dialed: dialed.clone().map_err(|why| refused(&why)) })
         }
     }
 }
 
 impl Lookup for Dial {
     fn compute(scope: &Scope<'_>, to: &Destination) -> Option<Self::Value> {
-        let dialed = match to {
+        Some(match to {
             Destination::Service(port) | Destination::Secured(port) => {
                 let service = scope.get::<Services>(&port.service)?;
                 service_port(scope, &service, port)
             }
             Destination::Backend(name) => backend(scope, name)?,
-        };
-        Some(dialed.map(Arc::new))
+        })
     }
 
     fn poisoned(_: &Scope<'_>, to: &Destination, _: &engine::Fault) -> Option<Self::Value> {
@@ -96,41 +110,38 @@ impl Lookup for Dial {
     }
 }
 
-fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Result<Dialed, NotDialed> {
-    let secured = scope.get::<BackendTls>(port);
-    found_port(service, port, secured.as_deref())
-        .map_err(|unusable| NotDialed { unusable, is_configured: secured.is_some() })?;
+fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Result<Dialable, NotDialed> {
     let plain = Destination::Service(port.clone());
-    if port.transport == Transport::Udp {
-        return Ok(Dialed::plain(plain));
-    }
-    let (way, certificate) = wrapped(scope, &plain)?;
-    let connect = secured.as_ref().and_then(|secured| secured.tls.as_ref());
-    Ok(Dialed {
-        bundle: connect.and_then(|Connect { bundle, .. }| bundle.clone()),
-        way,
-        certificate,
-        ..Dialed::plain(if secured.is_some() { Destination::Secured(port.clone()) } else { plain })
-    })
+    found_port(service, port, None).map_err(|unusable| NotDialed { unusable, is_configured: false })?;
+    let dialed = || {
+        if port.transport == Transport::Udp {
+            return Ok(Dialed::plain(plain.clone()));
+        }
+        let secured = scope.get::<BackendTls>(port);
+        found_port(service, port, secured.as_deref())
+            .map_err(|unusable| NotDialed { unusable, is_configured: true })?;
+        let (way, certificate) = wrapped(scope, &plain)?;
+        let bundle = secured.as_ref().and_then(|secured| secured.tls.as_ref()?.bundle.clone());
+        let to = if secured.is_some() { Destination::Secured(port.clone()) } else { plain.clone() };
+        Ok(Dialed { bundle, way, certificate, ..Dialed::plain(to) })
+    };
+    Ok(Dialable { dialed: dialed().map(Arc::new), plain, ports: Box::default() })
 }
 
-fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialed, NotDialed>> {
-    let to = Destination::Backend(name.clone());
-    let refuse = |reason, why: &str| {
-        Some(Err(NotDialed::of(reason, format!("{} cannot be used: {why}", Destination::Backend(name.clone())))))
-    };
+fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDialed>> {
+    let plain = Destination::Backend(name.clone());
+    let refuse = |reason, why: &str| Some(Err(NotDialed::of(reason, format!("{plain} cannot be used: {why}"))));
     let hosts = scope.get::<BackendHosts>(name)?;
     match &*hosts {
         Ok(hosts) if hosts.has_names() => refuse(
             Reason::UnsupportedValue,
             "it has hosts by name, and connections are spread over addresses alone; name addresses in it",
         ),
-        Ok(hosts) => Some(wrapped(scope, &to).map(|(way, certificate)| Dialed {
-            way,
-            certificate,
-            ports: hosts.ports(),
-            ..Dialed::plain(to)
-        })),
+        Ok(hosts) => {
+            let dialed = wrapped(scope, &plain)
+                .map(|(way, certificate)| Arc::new(Dialed { way, certificate, ..Dialed::plain(plain.clone()) }));
+            Some(Ok(Dialable { dialed, ports: hosts.ports(), plain }))
+        }
         Err(problem) if problem.reason == Reason::InternalFault => refuse(problem.reason, internal::WORDS),
         Err(problem) => refuse(Reason::UnsupportedValue, &problem.to_string()),
     }

@@ -38,7 +38,8 @@ impl Inspector<'_> {
         let shares = self.engine.get::<PlaceShares>(place).filter(|_| route.is_some());
         let sent = shares.iter().flat_map(|shares| &shares.backends).map(|(to, weight, _)| (Some(to.clone()), *weight));
         let nowhere = shares.as_ref().map_or(0, |shares| shares.rejected);
-        let problems = rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).cloned());
+        let problems =
+            rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).chain(&rule.blocked).cloned());
         StreamPlace {
             place: place.clone(),
             superseded: others.collect(),
@@ -81,7 +82,7 @@ impl Inspector<'_> {
     /// Why the backends of a route cannot be used.
     pub fn stream_problems(self, route: &RouteId) -> Vec<Problem> {
         let rule = self.engine.get::<StreamRule>(route);
-        rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).cloned()).collect()
+        rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).chain(&rule.blocked).cloned()).collect()
     }
 
     /// Where a route of streams sends what it takes, as it is written.

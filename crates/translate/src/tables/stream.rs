@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::Scope;
 use ir::{
-    Chain, Hostname, ListenerId, NsName, Port, Problem, RouteId,
+    Chain, Hostname, ListenerId, NsName, Problem, RouteId,
     backend::{Destination, ServicePort, Way},
     matching::Age,
     stream::PlaceId,
@@ -49,7 +49,9 @@ pub(crate) struct Streams {
     pub(crate) fault: Option<Problem>,
     /// References that do not resolve.
     pub(crate) unresolved: Box<[Problem]>,
-    /// Ports of Services of which the policy of TLS is not valid, among these.
+    /// Those that resolve, and by whose policies nobody connects, unless what is sent is passed through.
+    pub(crate) blocked: Box<[Problem]>,
+    /// Ports of Services of which the policy of TLS is not valid.
     pub(crate) closed_ports: Box<[ServicePort]>,
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct StreamShare {
     pub(crate) weight: u32,
     /// Where it goes; none for a backend that cannot be used.
     pub(crate) to: Option<Arc<Dialed>>,
+    /// Where it goes if it is passed through, whatever policies say; none for what is no backend.
+    pub(crate) plain: Option<Destination>,
 }
 
 /// A backend as it is connected to.
@@ -80,14 +84,12 @@ pub(crate) struct Dialed {
     pub(crate) certificate: Option<NsName>,
     /// The authorities by which it is judged, where they come apart.
     pub(crate) bundle: Option<BundleId>,
-    /// The ports of a Backend's hosts.
-    pub(crate) ports: Box<[Port]>,
 }
 
 impl Dialed {
     /// One of which no policy says anything.
     pub(crate) fn plain(to: Destination) -> Self {
-        Self { to, way: None, certificate: None, bundle: None, ports: Box::default() }
+        Self { to, way: None, certificate: None, bundle: None }
     }
 }
 

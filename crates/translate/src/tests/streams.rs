@@ -400,6 +400,8 @@ fn nothing_goes_in_plain_text_where_a_policy_says_tls() {
     assert_eq!(localities(&scene, "tcp/db"), [plain(1, &A), plain(2, &NOWHERE)]);
     let closed = condition(&scene, Kind::TcpRoute, "apps/r", 0, "ResolvedRefs");
     assert!(closed.starts_with("False InvalidBackendTLS"), "{closed}");
+    assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &A), plain(2, &B)], "no policy holds there");
+    assert!(condition(&scene, Kind::TlsRoute, "apps/t", 0, "ResolvedRefs").starts_with("True"));
     scene.put(authorities());
     let secured = (2, "service/apps/b/80/tls".to_owned(), B.map(str::to_owned).to_vec());
     assert_eq!(localities(&scene, "tcp/db"), [plain(1, &A), secured.clone()]);
@@ -468,7 +470,9 @@ fn a_hostname_has_a_chain_while_a_route_asks_for_it_and_is_closed_otherwise() {
         changes.contains(&"Listener listener/443".to_owned()),
         "*.example.com has a chain from now on: {changes:?}"
     );
-    let expected = of(&[web, a, b, ("*.example.com", "tls/through/*.example.com"), ("*.ends.example.com", "closed")]);
+    // At each listener it is what both have in common.
+    let below = ("*.ends.example.com", "tls/ends/*.ends.example.com, over TLS");
+    let expected = of(&[web, a, b, below, ("*.example.com", "tls/through/*.example.com")]);
     assert_eq!(chains(&scene, "listener/443"), expected);
     assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &A)]);
     let superseded = condition(&scene, Kind::TlsRoute, "apps/second", 0, "portcullis.dev/Serving");

@@ -83,6 +83,9 @@ impl RouteProblems {
         if let Some(rule) = scope.get::<StreamRule>(route) {
             all.faults.extend(rule.fault.iter().cloned());
             all.unresolved.extend(rule.unresolved.iter().cloned());
+            if !stream::passes_all_through(scope, route, attached) {
+                all.unresolved.extend(rule.blocked.iter().cloned());
+            }
         }
         all.faults.extend(Overruns::read(scope, &Chain::root(route.clone())).problems(0));
         for unserved in stream::unserved(scope, route, attached) {
