@@ -3,8 +3,7 @@
 use std::fmt;
 
 use ir::{
-    Hostname, ListenerId, NsName, Port, RouteId, RouteKind, backend::Transport, listener::ListenerProtocol,
-    stream::PlaceId,
+    Hostname, ListenerId, NsName, Port, RouteKind, backend::Transport, listener::ListenerProtocol, stream::PlaceId,
 };
 use serde::Serialize;
 use translate::{
@@ -17,7 +16,6 @@ use crate::{
     finding::Finding,
     request::{BadRequest, host_and_port},
     served_route::{Answer, Share},
-    words::path,
 };
 
 /// A connection as a client makes it, or datagrams that it sends.
@@ -102,21 +100,14 @@ pub struct StreamExplanation {
     /// The hostname of TLSRoutes that it stands under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// The route that serves it.
-    #[serde(serialize_with = "optional_path", skip_serializing_if = "Option::is_none")]
-    pub route: Option<RouteId>,
+    /// The route that serves it, as `KIND NAMESPACE/NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
     /// What comes of it.
     pub outcome: StreamOutcome,
     /// Routes that ask for the same and are younger, or later by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
-}
-
-fn optional_path<S: serde::Serializer>(route: &Option<RouteId>, to: S) -> Result<S::Ok, S::Error> {
-    match route {
-        Some(route) => path(route, to),
-        None => to.serialize_none(),
-    }
 }
 
 /// What comes of a connection.
@@ -182,10 +173,9 @@ fn find(
     let transport = connection.transport();
     let of = |at: fn(&Listener) -> Port| {
         let mut listeners = model.listeners.iter();
-        let found = listeners
+        listeners
             .find(|it| at(it) == connection.port && it.protocol.is_some_and(|it| it.transport() == transport))
-            .map(|listener| listener.port);
-        found
+            .map(|listener| listener.port)
     };
     let port = of(|listener| listener.port).or_else(|| of(|listener| listener.bind_port)).unwrap_or(connection.port);
     let server = Hostname::Exact(connection.server.as_str().into());
@@ -238,7 +228,7 @@ fn outcome(tables: Inspector<'_>, place: &PlaceId, explanation: &mut StreamExpla
     };
     let object = route.to_string();
     let because: Vec<_> = problems.iter().map(|problem| Finding::problem(&object, problem)).collect();
-    explanation.route = Some(route);
+    explanation.route = Some(object);
     if shares.iter().all(|(to, weight)| to.is_none() || *weight == 0) {
         return StreamOutcome::Closed {
             why: "no backend of the route can be used, or none has a weight".into(),

@@ -6,6 +6,7 @@ use crate::http_route::{HttpRouteFilterType, PathMatchType};
 mod generated;
 
 /// A manifest of each kind that is read, as an API server has it.
+#[allow(clippy::too_many_lines, reason = "a list")]
 pub(super) fn manifests() -> Vec<Value> {
     let metadata = json!({
         "name": "a", "namespace": "n", "uid": "1", "resourceVersion": "7", "generation": 3,

@@ -103,6 +103,6 @@ fn an_explanation_is_json_too() {
     let told = explain_connection(&scene().0, &NsName::new("infra", "edge"), &connection);
     assert!(matches!(told.outcome, StreamOutcome::Backends { .. }));
     let json = serde_json::to_value(&told).expect("JSON");
-    assert_eq!(json["route"], "TCPRoute/apps/db");
+    assert_eq!(json["route"], "TCPRoute apps/db");
     assert_eq!(json["outcome"]["backends"][0]["service"], "apps/s");
 }

@@ -123,7 +123,7 @@ fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Res
         let (way, certificate) = wrapped(scope, &plain)?;
         let bundle = secured.as_ref().and_then(|secured| secured.tls.as_ref()?.bundle.clone());
         let to = if secured.is_some() { Destination::Secured(port.clone()) } else { plain.clone() };
-        Ok(Dialed { bundle, way, certificate, ..Dialed::plain(to) })
+        Ok(Dialed { way, certificate, bundle, ..Dialed::plain(to) })
     };
     Ok(Dialable { dialed: dialed().map(Arc::new), plain, ports: Box::default() })
 }

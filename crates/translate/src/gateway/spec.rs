@@ -148,21 +148,11 @@ fn listener(
         refuse(Reason::PortUnavailable, "port", format!("{} is not a port; use 1 to 65535", spec.port));
     }
     let tls = spec.tls.as_ref();
-    let protocol = match spec.protocol {
-        ProtocolType::Http => Some(ListenerProtocol::Http),
-        ProtocolType::Https => Some(ListenerProtocol::Https),
-        ProtocolType::Tls if tls.is_none_or(|tls| tls.mode == TlsModeType::Terminate) => {
-            Some(ListenerProtocol::TlsTerminate)
-        }
-        ProtocolType::Tls => Some(ListenerProtocol::TlsPassthrough),
-        ProtocolType::Tcp => Some(ListenerProtocol::Tcp),
-        ProtocolType::Udp => Some(ListenerProtocol::Udp),
-        ref other @ ProtocolType::Unknown(_) => {
-            let message = format!("{:?} is not supported; use HTTP, HTTPS, TLS, TCP or UDP", other.as_str());
-            refuse(Reason::UnsupportedProtocol, "protocol", message);
-            None
-        }
-    };
+    let protocol = protocol(spec);
+    if protocol.is_none() {
+        let message = format!("{:?} is not supported; use HTTP, HTTPS, TLS, TCP or UDP", spec.protocol.as_str());
+        refuse(Reason::UnsupportedProtocol, "protocol", message);
+    }
     let mut claims = protocol.and_then(ListenerProtocol::told_by).filter(|_| port != 0);
     let is_alone = protocol.is_some() && protocol.and_then(ListenerProtocol::told_by).is_none();
     let written = spec.hostname.as_deref().unwrap_or_default();
@@ -180,45 +170,8 @@ fn listener(
             Hostname::Any
         }
     };
-    match (protocol, tls) {
-        (Some(ListenerProtocol::Https), None) => {
-            refuse(
-                Reason::UnsupportedValue,
-                "tls",
-                "missing, and an HTTPS listener needs it; name its certificates in certificateRefs".to_owned(),
-            );
-        }
-        (Some(ListenerProtocol::TlsTerminate), None) => {
-            refuse(Reason::UnsupportedValue, "tls", "missing, and a TLS listener needs it; set its mode".to_owned());
-        }
-        (
-            Some(ListenerProtocol::Https | ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough),
-            Some(tls),
-        ) => {
-            let is_https = protocol == Some(ListenerProtocol::Https);
-            if is_https && tls.mode != TlsModeType::Terminate {
-                let mode = tls.mode.as_str();
-                let message = format!("{mode:?} is not supported on an HTTPS listener; use Terminate");
-                refuse(Reason::UnsupportedValue, "tls.mode", message);
-            } else if let TlsModeType::Unknown(mode) = &tls.mode {
-                let message = format!("{mode:?} is not known; use Terminate or Passthrough");
-                refuse(Reason::UnsupportedValue, "tls.mode", message);
-            }
-            if let Some(option) = tls.options.keys().next() {
-                let message = format!(
-                    "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
-                );
-                refuse(Reason::UnsupportedValue, "tls.options", message);
-            }
-        }
-        (Some(ListenerProtocol::Http), Some(_)) => {
-            refuse(Reason::UnsupportedValue, "tls", "not allowed on an HTTP listener; use HTTPS".to_owned());
-        }
-        (Some(ListenerProtocol::Tcp | ListenerProtocol::Udp), Some(_)) => {
-            let message = format!("not allowed on a {} listener; use TLS", spec.protocol);
-            refuse(Reason::UnsupportedValue, "tls", message);
-        }
-        _ => {}
+    for (name, message) in tls_faults(spec, protocol) {
+        refuse(Reason::UnsupportedValue, name, message);
     }
     let namespaces = &spec.allowed_routes.namespaces;
     let admits = match (&namespaces.from, &namespaces.selector) {
@@ -260,6 +213,59 @@ fn listener(
         bad_kinds,
         withheld: withheld(gateway, port, protocol),
     }
+}
+
+/// What a listener speaks; none for what is not served. One with a mode that nobody knows is refused, and passes through.
+fn protocol(spec: &api::gateway::Listener) -> Option<ListenerProtocol> {
+    let ends = spec.tls.as_ref().is_none_or(|tls| tls.mode == TlsModeType::Terminate);
+    match spec.protocol {
+        ProtocolType::Http => Some(ListenerProtocol::Http),
+        ProtocolType::Https => Some(ListenerProtocol::Https),
+        ProtocolType::Tls if ends => Some(ListenerProtocol::TlsTerminate),
+        ProtocolType::Tls => Some(ListenerProtocol::TlsPassthrough),
+        ProtocolType::Tcp => Some(ListenerProtocol::Tcp),
+        ProtocolType::Udp => Some(ListenerProtocol::Udp),
+        ProtocolType::Unknown(_) => None,
+    }
+}
+
+/// What is wrong with what a listener says of TLS: fields and messages.
+fn tls_faults(spec: &api::gateway::Listener, protocol: Option<ListenerProtocol>) -> Vec<(&'static str, String)> {
+    let mut faults = Vec::new();
+    match (protocol, &spec.tls) {
+        (Some(ListenerProtocol::Https), None) => {
+            let message = "missing, and an HTTPS listener needs it; name its certificates in certificateRefs";
+            faults.push(("tls", message.to_owned()));
+        }
+        (Some(ListenerProtocol::TlsTerminate), None) => {
+            faults.push(("tls", "missing, and a TLS listener needs it; set its mode".to_owned()));
+        }
+        (
+            Some(own @ (ListenerProtocol::Https | ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough)),
+            Some(tls),
+        ) => {
+            if own == ListenerProtocol::Https && tls.mode != TlsModeType::Terminate {
+                let mode = tls.mode.as_str();
+                faults.push(("tls.mode", format!("{mode:?} is not supported on an HTTPS listener; use Terminate")));
+            } else if let TlsModeType::Unknown(mode) = &tls.mode {
+                faults.push(("tls.mode", format!("{mode:?} is not known; use Terminate or Passthrough")));
+            }
+            if let Some(option) = tls.options.keys().next() {
+                let message = format!(
+                    "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
+                );
+                faults.push(("tls.options", message));
+            }
+        }
+        (Some(ListenerProtocol::Http), Some(_)) => {
+            faults.push(("tls", "not allowed on an HTTP listener; use HTTPS".to_owned()));
+        }
+        (Some(ListenerProtocol::Tcp | ListenerProtocol::Udp), Some(_)) => {
+            faults.push(("tls", format!("not allowed on a {} listener; use TLS", spec.protocol)));
+        }
+        _ => {}
+    }
+    faults
 }
 
 fn kinds(spec: &api::gateway::Listener, index: usize, routes: &[RouteKind]) -> (Vec<RouteKind>, Option<Fault>) {

@@ -140,6 +140,7 @@ impl ObjectKey for ObjectId {
 macro_rules! routes {
     ($($kind:ident)+) => {
         /// A route of any kind, as it is written.
+        #[allow(clippy::enum_variant_names, reason = "kinds are called alike everywhere")]
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) enum AnyRoute {
             $($kind(api::$kind),)+

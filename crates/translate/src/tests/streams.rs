@@ -355,7 +355,9 @@ fn what_no_listener_of_a_protocol_can_have_is_refused() {
 #[test]
 fn a_grant_lets_a_route_of_another_namespace_use_a_service_and_its_end_closes_it() {
     let mut far = backend("far", 9, 1).to_vec();
-    far.iter_mut().for_each(|object| object["metadata"]["namespace"] = json!("infra"));
+    for object in &mut far {
+        object["metadata"]["namespace"] = json!("infra");
+    }
     let grant = |kind: &str| {
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
             "metadata": {"name": "g", "namespace": "infra"},
@@ -552,7 +554,9 @@ fn who_asks_for_more_than_his_share_goes_without_and_others_are_served() {
     modest["spec"]["parentRefs"] = json!([{"name": "edge"}]);
     modest["spec"]["rules"][0]["backendRefs"] = json!([{"name": "own", "port": 80}]);
     let mut own = backend("own", 7, 1).to_vec();
-    own.iter_mut().for_each(|object| object["metadata"]["namespace"] = json!("infra"));
+    for object in &mut own {
+        object["metadata"]["namespace"] = json!("infra");
+    }
     let objects =
         [gateway("edge", json!([tls("through", 443, "", None)]))].into_iter().chain(backend("a", 1, 2)).chain(own);
     let scene = Scene::with(settings, objects.chain([tls_route("greedy", &names, to("a")), modest]));
