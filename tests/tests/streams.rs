@@ -10,6 +10,7 @@ use portcullis_tests::client::{self, Request, Target, Tls};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::process::envoy_binary;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, ports};
 use rustls::crypto::aws_lc_rs;
@@ -172,9 +173,15 @@ struct World {
 
 impl World {
     async fn start(listeners: &[String], files: &[(&str, String)]) -> Result<Self> {
+        Self::start_with(listeners, files, &[]).await
+    }
+
+    /// The same with further arguments.
+    async fn start_with(listeners: &[String], files: &[(&str, String)], arguments: &[String]) -> Result<Self> {
         let gateway = [("a-gateway.yaml".to_owned(), objects::gateway(listeners))];
         let files = files.iter().map(|(name, content)| ((*name).to_owned(), content.clone()));
-        let portcullis = Portcullis::start(&gateway.into_iter().chain(files).collect::<Vec<_>>()).await?;
+        let files: Vec<_> = gateway.into_iter().chain(files).collect();
+        let portcullis = Portcullis::start_with(&files, arguments).await?;
         let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
         Ok(Self { portcullis, envoy })
     }
@@ -250,6 +257,32 @@ async fn connections_go_by_weight_and_the_share_of_what_is_broken_is_reset() -> 
     world.answers(port, "two").await?;
     world.portcullis.remove("route.yaml")?;
     world.closes(port).await?;
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_served_where_an_envoy_is_asked_first() -> Result<()> {
+    let (one, two) = (Server::tcp("one", None).await?, Server::tcp("two", None).await?);
+    let datagrams = Server::udp("three").await?;
+    let port = ports::free_port()?;
+    let files = [
+        (
+            "services.yaml",
+            service("one", "TCP", &one) + &service("two", "TCP", &two) + &service("three", "UDP", &datagrams),
+        ),
+        ("route.yaml", route("TCPRoute", "r", "db", "", &[("one", 1)])),
+        ("udp.yaml", route("UDPRoute", "r", "dns", "", &[("three", 1)])),
+    ];
+    let listeners = [listener("db", port, "TCP"), listener("dns", port, "UDP")];
+    let envoy = envoy_binary()?.to_string_lossy().into_owned();
+    let world = World::start_with(&listeners, &files, &["--strict-with".to_owned(), envoy]).await?;
+    let mut open = world.answers(port, "one").await?;
+    let client = Asks::new(port).await?;
+    let told = eventually(TIMEOUT, async || client.ask(b"hello").await).await;
+    ensure!(told.with_context(|| world.portcullis.log_tail())?.0 == "three");
+    world.portcullis.write("route.yaml", &route("TCPRoute", "r", "db", "", &[("two", 1)]))?;
+    world.answers(port, "two").await?;
+    open.says("still here").await?;
     world.end().await
 }
 
