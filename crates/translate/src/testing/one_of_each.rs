@@ -206,7 +206,11 @@ pub fn one_of_each() -> Vec<Value> {
         ),
         at_streams(stream_route("TCPRoute", "db", json!([{"name": "s", "port": 80}, {"name": "secured", "port": 80}]))),
         at_streams(stream_route("TCPRoute", "db-2", json!([{"name": "a", "port": 80}]))),
-        at_streams(stream_route("UDPRoute", "dns", json!([{"name": "a", "port": 80}]))),
+        at_streams(stream_route("UDPRoute", "dns", json!([{"name": "resolver", "port": 53}]))),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "resolver", "namespace": "apps"},
+            "spec": {"ports": [{"port": 53, "protocol": "UDP"}]}}),
+        with(slice("resolver", "10.0.1.1"), json!({"ports": [{"name": "", "port": 5353, "protocol": "UDP"}]})),
+        slice("secured", "10.0.1.2"),
         at_streams(tls_route("names", &["a.example.com", "a.example.net"], json!([{"name": "s", "port": 80}]))),
         // What is broken from the beginning.
         gateway("shut", json!([http("web", 9090, "")])),
