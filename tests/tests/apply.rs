@@ -149,7 +149,12 @@ impl Scene {
             gateway: self.owner(),
             uid: "0f7ae0b6-0000-0000-0000-000000000000".into(),
             class: "portcullis".into(),
-            ports: vec![deploy::Port { name: "http".into(), port: 80, target: 10080 }],
+            ports: vec![deploy::Port {
+                name: "http".into(),
+                port: 80,
+                target: 10080,
+                transport: ir::backend::Transport::Tcp,
+            }],
             labels: Vec::new(),
             annotations: Vec::new(),
             addresses: Vec::new(),
@@ -309,7 +314,8 @@ async fn what_somebody_changes_is_put_right() -> Result<()> {
         only_port(80).await?;
     }
     // And the ports are ours to change again.
-    let ports = vec![deploy::Port { name: "other".into(), port: 82, target: 82 }];
+    let ports =
+        vec![deploy::Port { name: "other".into(), port: 82, target: 82, transport: ir::backend::Transport::Tcp }];
     scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
     only_port(82).await?;
 
@@ -344,7 +350,8 @@ async fn our_own_writes_coming_back_cause_no_further_one() -> Result<()> {
     let (services, config_maps) = (scene.applied("Service"), scene.applied("ConfigMap"));
     let foreign = scene.metrics.foreign_changes.get();
 
-    let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
+    let ports =
+        vec![deploy::Port { name: "http".into(), port: 8080, target: 8080, transport: ir::backend::Transport::Tcp }];
     scene.desire(&deploy::Plan { ports, bootstrap: "{\"a\": 1}".into(), ..scene.plan() })?;
     scene.settled().await?;
     scene.overtaken::<Service>().await?;
@@ -423,7 +430,8 @@ async fn what_somebody_deletes_is_made_again() -> Result<()> {
 
     // Deleted, and something else changes before the watch has a word of it: what we believed to know is wrong.
     services.delete("web-portcullis", &DeleteParams::default()).await?;
-    let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
+    let ports =
+        vec![deploy::Port { name: "http".into(), port: 8080, target: 8080, transport: ir::backend::Transport::Tcp }];
     scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
     eventually(TIMEOUT, async || {
         let service: Service = scene.get().await?;

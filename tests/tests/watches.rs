@@ -51,6 +51,15 @@ const EVERYTHING: &str = r#"
 {apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {name: watched},
   spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
 ---
+{apiVersion: gateway.networking.k8s.io/v1, kind: TLSRoute, metadata: {name: watched},
+  spec: {hostnames: [a.example], rules: [{backendRefs: [{name: watched, port: 443}]}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, metadata: {name: watched},
+  spec: {rules: [{backendRefs: [{name: watched, port: 5432}]}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: UDPRoute, metadata: {name: watched},
+  spec: {rules: [{backendRefs: [{name: watched, port: 53}]}]}}
+---
 {apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: watched},
   spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service}]}}
 ---

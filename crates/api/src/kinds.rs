@@ -19,7 +19,11 @@ pub mod http_route;
 pub mod listener_policy;
 pub mod reference_grant;
 pub mod rewrite_policy;
+pub mod stream_route;
+pub mod tcp_route;
+pub mod tls_route;
 pub mod traffic_policy;
+pub mod udp_route;
 
 use serde::{Deserialize, Deserializer, de::DeserializeSeed};
 use serde_json::Value;
@@ -48,7 +52,10 @@ pub use listener_policy::ListenerPolicy;
 use object::{CLUSTER, NAMESPACED, StatusKind};
 pub use reference_grant::ReferenceGrant;
 pub use rewrite_policy::RewritePolicy;
+pub use tcp_route::TcpRoute;
+pub use tls_route::TlsRoute;
 pub use traffic_policy::TrafficPolicy;
+pub use udp_route::UdpRoute;
 
 // Kind, resource in URLs, group, versions, scope, status.
 kinds! {
@@ -56,6 +63,9 @@ kinds! {
     Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], NAMESPACED, Gateway;
     HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], NAMESPACED, Route;
     GrpcRoute: "GRPCRoute", "grpcroutes", GROUP, ["v1"], NAMESPACED, Route;
+    TlsRoute: "TLSRoute", "tlsroutes", GROUP, ["v1"], NAMESPACED, Route;
+    TcpRoute: "TCPRoute", "tcproutes", GROUP, ["v1"], NAMESPACED, Route;
+    UdpRoute: "UDPRoute", "udproutes", GROUP, ["v1"], NAMESPACED, Route;
     ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
     BackendTlsPolicy: "BackendTLSPolicy", "backendtlspolicies", GROUP, ["v1", "v1alpha3"], NAMESPACED, Policy;
     TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;

@@ -296,6 +296,14 @@ async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, St
         "yaml" => Format::Yaml,
         other => return Err(Refused::BadRequest(format!("{other:?} is no format: ask for text, json or yaml"))),
     };
+    if let Some(connection) = explain::Connection::parse(url) {
+        let connection = connection.map_err(|error| Refused::BadRequest(error.to_string()))?;
+        let permit = Arc::clone(&admin.questions).acquire_owned().await;
+        let answer =
+            admin.engine.ask(move |view| (explain::explain_connection(view.translator, &gateway, &connection), permit));
+        let (explanation, permit) = answer.await?;
+        return written(format, permit, move || document::render(&explanation, format)).await;
+    }
     let request = explain::Request::new(one("method").unwrap_or("GET"), url, all("header"))
         .map_err(|error| Refused::BadRequest(error.to_string()))?;
     let permit = Arc::clone(&admin.questions).acquire_owned().await;

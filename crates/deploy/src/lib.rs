@@ -43,7 +43,7 @@ mod restricted;
 
 use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 
-use ir::NsName;
+use ir::{NsName, backend::Transport};
 use serde_json::Value;
 
 pub use self::{
@@ -90,6 +90,8 @@ pub struct Port {
     pub port: u16,
     /// Where Envoy listens.
     pub target: u16,
+    /// What its packets are of: one number in TCP and in UDP is two ports.
+    pub transport: Transport,
 }
 
 /// What holds for the proxies of all Gateways, unless `GatewayParameters` say otherwise.

@@ -33,9 +33,12 @@ use crate::{
 mod balance;
 mod dns;
 pub(crate) mod options;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod transport;
+
+pub use stream::stream;
 
 /// With so much spare capacity assumed of each healthy endpoint, one that ends gets a new request only where none that
 /// is ready is left, and a locality keeps its weight while it has any that is.
@@ -138,14 +141,14 @@ fn locality(locality: &Locality) -> LocalityLbEndpoints {
             sub_zone: locality.sub_zone.to_string(),
             ..EnvoyLocality::default()
         }),
-        lb_endpoints: locality.endpoints.iter().map(endpoint).collect(),
+        lb_endpoints: locality.endpoints.iter().map(|at| endpoint(at, &locality.way)).collect(),
         // Where localities are weighted, one without a weight gets nothing; zero cannot be written.
         load_balancing_weight: locality.weight.filter(|weight| *weight > 0).map(uint32),
         ..LocalityLbEndpoints::default()
     }
 }
 
-fn endpoint(endpoint: &Endpoint) -> LbEndpoint {
+fn endpoint(endpoint: &Endpoint, way: &str) -> LbEndpoint {
     let status = if endpoint.ready { HealthStatus::Unknown } else { HealthStatus::Degraded };
     LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(EnvoyEndpoint {
@@ -154,6 +157,7 @@ fn endpoint(endpoint: &Endpoint) -> LbEndpoint {
             ..EnvoyEndpoint::default()
         })),
         health_status: status as i32,
+        metadata: (!way.is_empty()).then(|| stream::goes(way)),
         ..LbEndpoint::default()
     }
 }

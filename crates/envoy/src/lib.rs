@@ -55,6 +55,8 @@ pub mod extension {
     pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";
     pub(crate) const ROUTER: &str = "envoy.filters.http.router";
     pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
+    pub(crate) const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
+    pub(crate) const UDP_PROXY: &str = "envoy.filters.udp_listener.udp_proxy";
     pub(crate) const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
     pub(crate) const TLS: &str = "envoy.transport_sockets.tls";
     pub(crate) const GRPC_ACCESS_LOG: &str = "envoy.access_loggers.http_grpc";

@@ -1,7 +1,7 @@
 //! `envoy.config.listener.v3.Listener`: sockets, TLS and the HTTP connection manager. Routes come over RDS, certificates
 //! over SDS, so that neither ever changes a listener.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use envoy_types::pb::envoy::{
     config::{
@@ -45,7 +45,7 @@ use ir::{
         CONNECTION_WINDOW, Client, HttpConfig, ListenerConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader,
         StripPort,
     },
-    listener::{FilterChain, Listener, TlsTermination},
+    listener::{FilterChain, LeadsTo, Listener, TlsTermination},
     settings::Edge,
 };
 use prost::Message;
@@ -55,9 +55,12 @@ use crate::{bytes::any, resource::Encoded};
 
 mod access_log;
 mod circles;
+mod stream;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+
+pub use stream::udp;
 
 /// The oldest Envoy, major and minor version, that takes the listeners, and routes for them.
 pub const LEAST_ENVOY: (u32, u32) = (1, 40);
@@ -66,7 +69,6 @@ pub const LEAST_ENVOY: (u32, u32) = (1, 40);
 pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
     let said = &listener.config;
     let mut addresses = listener.addresses.iter().map(|address| socket_address(address, listener.bind_port));
-    let named = listener.addresses.iter().any(|address| !address.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()));
     let message = EnvoyListener {
         name: listener.name.to_string(),
         address: addresses.next(),
@@ -77,7 +79,7 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
             .chains
             .iter()
             .map(|chain| filter_chain(chain, listener, edge))
-            .chain((!listener.closed.is_empty()).then(|| closed(&listener.closed)))
+            .chain(closed(&listener.closed))
             .collect(),
         listener_filters: listener_filters(listener),
         per_connection_buffer_limit_bytes: Some(uint32(said.buffer_bytes.unwrap_or(edge.buffer_bytes))),
@@ -85,10 +87,15 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         traffic_direction: TrafficDirection::Inbound as i32,
         enable_reuse_port: Some(boolean(true)),
         // An address that the host does not have, or not yet, waits for it instead of failing the update.
-        freebind: named.then(|| boolean(true)),
+        freebind: has_names(&listener.addresses).then(|| boolean(true)),
         ..EnvoyListener::default()
     };
     Encoded::new(message.encode_to_vec())
+}
+
+/// Whether any of these is an address of its own.
+fn has_names(addresses: &[Arc<str>]) -> bool {
+    addresses.iter().any(|address| !address.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()))
 }
 
 /// The connection manager of a listener of which nobody said anything, without routes: the HTTP filters of all of them.
@@ -101,17 +108,22 @@ pub(crate) fn judged(edge: &Edge) -> HttpConnectionManager {
         pseudonym: "portcullis-judge".into(),
         chains: Vec::new(),
         closed: Vec::new(),
+        over_tls: false,
         config: ListenerConfig::default(),
     };
-    let chain = FilterChain { route_config: "judged".into(), hostname: Hostname::Any, tls: None };
+    let chain = FilterChain {
+        name: "judged".into(),
+        leads_to: LeadsTo::RouteConfiguration,
+        hostname: Hostname::Any,
+        tls: None,
+    };
     HttpConnectionManager { route_specifier: None, ..connection_manager(&chain, &listener, edge) }
 }
 
 /// What stands before TLS comes first.
 fn listener_filters(listener: &Listener) -> Vec<ListenerFilter> {
     let proxy_protocol = listener.config.proxy_protocol.map(proxy_protocol);
-    let over_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
-    proxy_protocol.into_iter().chain(over_tls.then(tls_inspector)).collect()
+    proxy_protocol.into_iter().chain(listener.over_tls.then(tls_inspector)).collect()
 }
 
 fn proxy_protocol(from: ProxyProtocolFrom) -> ListenerFilter {
@@ -135,31 +147,42 @@ fn tls_inspector() -> ListenerFilter {
 }
 
 fn filter_chain(chain: &FilterChain, listener: &Listener, edge: &Edge) -> EnvoyFilterChain {
+    let (name, config) = match chain.leads_to {
+        LeadsTo::RouteConfiguration => {
+            (extension::HTTP_CONNECTION_MANAGER, any(&connection_manager(chain, listener, edge)))
+        }
+        LeadsTo::Cluster => (extension::TCP_PROXY, any(&stream::tcp_proxy(&chain.name, edge))),
+    };
     EnvoyFilterChain {
-        name: chain.route_config.to_string(),
+        name: chain.name.to_string(),
         filter_chain_match: (chain.hostname != Hostname::Any)
             .then(|| FilterChainMatch { server_names: vec![chain.hostname.domain()], ..FilterChainMatch::default() }),
-        filters: vec![Filter {
-            name: extension::HTTP_CONNECTION_MANAGER.into(),
-            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, listener, edge)))),
-        }],
-        transport_socket: chain.tls.as_ref().map(transport_socket),
+        filters: vec![Filter { name: name.into(), config_type: Some(filter::ConfigType::TypedConfig(config)) }],
+        transport_socket: chain.tls.as_ref().map(|tls| transport_socket(tls, chain.leads_to)),
         transport_socket_connect_timeout: listener.config.handshake_timeout.map(duration),
         ..EnvoyFilterChain::default()
     }
 }
 
-/// A chain without filters: Envoy closes what it is chosen for.
-fn closed(hostnames: &[Hostname]) -> EnvoyFilterChain {
-    let server_names = hostnames.iter().map(Hostname::domain).collect();
-    EnvoyFilterChain {
+/// Chains without filters: Envoy closes what they are chosen for.
+fn closed(hostnames: &[Hostname]) -> impl Iterator<Item = EnvoyFilterChain> {
+    let names = hostnames.iter().filter(|hostname| **hostname != Hostname::Any);
+    let server_names: Vec<_> = names.map(Hostname::domain).collect();
+    let named = (!server_names.is_empty()).then(|| EnvoyFilterChain {
         name: "closed".into(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..FilterChainMatch::default() }),
         ..EnvoyFilterChain::default()
-    }
+    });
+    let others = EnvoyFilterChain { name: "closed/*".into(), ..EnvoyFilterChain::default() };
+    named.into_iter().chain(hostnames.contains(&Hostname::Any).then_some(others))
 }
 
-fn transport_socket(tls: &TlsTermination) -> TransportSocket {
+fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket {
+    // What is spoken by clients of streams nobody knows.
+    let alpn_protocols = match leads_to {
+        LeadsTo::RouteConfiguration => vec!["h2".into(), "http/1.1".into()],
+        LeadsTo::Cluster => Vec::new(),
+    };
     let context = DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_params: Some(TlsParameters {
@@ -171,7 +194,7 @@ fn transport_socket(tls: &TlsTermination) -> TransportSocket {
                 .iter()
                 .map(|name| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) })
                 .collect(),
-            alpn_protocols: vec!["h2".into(), "http/1.1".into()],
+            alpn_protocols,
             ..CommonTlsContext::default()
         }),
         ..DownstreamTlsContext::default()
@@ -191,10 +214,10 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         said.access_logs.iter().flat_map(|logs| logs.iter()).map(|log| access_log::of_policy(log, &listener.gateway));
     let is_edge = client.by_connection.unwrap_or(true);
     HttpConnectionManager {
-        stat_prefix: chain.route_config.to_string(),
+        stat_prefix: chain.name.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
-            route_config_name: chain.route_config.to_string(),
+            route_config_name: chain.name.to_string(),
         })),
         http_filters: http_filters(&listener.pseudonym),
         local_reply_config: Some(circles::local_replies(&listener.pseudonym)),

@@ -66,9 +66,10 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
     for chain in listener["filterChains"].as_array_mut().expect("chains") {
         let Some(manager) = chain.pointer_mut("/filters/0/typedConfig") else { continue };
         let manager = manager.as_object_mut().expect("a connection manager");
-        manager.remove("rds").expect("routes come over RDS");
-        manager.insert("routeConfig".into(), routes.clone());
-        for filter in manager["httpFilters"].as_array_mut().expect("filters") {
+        if manager.remove("rds").is_some() {
+            manager.insert("routeConfig".into(), routes.clone());
+        }
+        for filter in manager.get_mut("httpFilters").and_then(Value::as_array_mut).into_iter().flatten() {
             let filter = filter.as_object_mut().expect("a filter");
             if filter.remove("configDiscovery").is_some() {
                 let extension = sample_extension(filter["name"].as_str().expect("a name"));
@@ -158,6 +159,18 @@ fn sample_clusters() -> Vec<Value> {
             clusters.push(message);
         }
     }
+    for sample in samples::stream_clusters() {
+        let mut assignments = samples::assignments(&sample.name);
+        let mut message = with_endpoints(
+            resource(ResourceKind::Cluster, &cluster::stream(&sample).body.to_bytes()),
+            resource(
+                ResourceKind::Endpoints,
+                &cluster::endpoints(&assignments.pop().expect("samples")).body.to_bytes(),
+            ),
+        );
+        with_static_authorities(&mut message);
+        clusters.push(message);
+    }
     clusters
 }
 
@@ -191,6 +204,11 @@ fn sample_secrets() -> Vec<(Arc<str>, Value)> {
     secrets.collect()
 }
 
+fn udp_listeners(edge: &Edge) -> impl Iterator<Item = Value> {
+    let samples = samples::udp_listeners().into_iter();
+    samples.map(|sample| resource(ResourceKind::Listener, &listener::udp(&sample, edge).body.to_bytes()))
+}
+
 #[test]
 fn envoy_takes_every_route_cluster_listener_and_secret() {
     let edge = Edge { trusted_hops: 1, max_heap_bytes: 1 << 30, ..Edge::default() };
@@ -202,6 +220,7 @@ fn envoy_takes_every_route_cluster_listener_and_secret() {
         .map(|sample| {
             with_routes(resource(ResourceKind::Listener, &listener::listener(sample, &edge).body.to_bytes()), &routes)
         })
+        .chain(udp_listeners(&edge))
         .collect();
     let mut whole = base(&edge);
     let resources = &mut whole["staticResources"];
@@ -225,11 +244,15 @@ fn envoy_takes_listeners_and_clusters_that_read_everything_over_ads() {
     let clusters = samples::clusters();
     let clusters =
         clusters.iter().map(|sample| resource(ResourceKind::Cluster, &cluster::cluster(sample).body.to_bytes()));
-    resources["clusters"].as_array_mut().expect("clusters").extend(clusters);
+    let streams = samples::stream_clusters();
+    let streams =
+        streams.iter().map(|sample| resource(ResourceKind::Cluster, &cluster::stream(sample).body.to_bytes()));
+    resources["clusters"].as_array_mut().expect("clusters").extend(clusters.chain(streams));
     let listeners = samples::listeners(&["secret/apps/cert".into()]);
     let listeners = listeners.iter();
     resources["listeners"] = listeners
         .map(|sample| resource(ResourceKind::Listener, &listener::listener(sample, &edge).body.to_bytes()))
+        .chain(udp_listeners(&edge))
         .collect();
     assert_eq!(refused(&whole), None);
 }

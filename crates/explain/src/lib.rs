@@ -15,6 +15,7 @@ mod provenance;
 mod query;
 mod request;
 mod served_route;
+mod stream;
 pub mod tree;
 mod virtual_host;
 mod words;
@@ -25,6 +26,7 @@ pub use lineage::Lineage;
 pub use query::{Matched, Query, explain};
 pub use request::{BadRequest, Request};
 pub use served_route::{Answer, Share};
+pub use stream::{Connection, StreamExplanation, StreamOutcome, explain_connection};
 
 #[cfg(test)]
 mod tests;

@@ -83,6 +83,14 @@ impl Share {
         }
     }
 
+    /// One of connections or datagrams, which goes nowhere where it is broken.
+    pub(crate) fn of_stream((to, weight): (Option<Destination>, u32)) -> Self {
+        match to {
+            Some(to) => Self::of(to, weight),
+            None => Self { service: None, backend: None, port: None, status: None, weight, policies: Vec::new() },
+        }
+    }
+
     /// Whether it is a share of what stands there.
     pub(crate) fn is_of(&self, to: &Destination) -> bool {
         let Self { service, backend, port, .. } = Self::of(to.clone(), self.weight);
@@ -104,7 +112,10 @@ impl fmt::Display for Answer {
                     match (&share.service, share.port, &share.backend) {
                         (Some(service), Some(port), _) => write!(f, "{comma}Service {service} port {port}")?,
                         (.., Some(backend)) => write!(f, "{comma}Backend {backend}")?,
-                        _ => write!(f, "{comma}{}", share.status.unwrap_or(500))?,
+                        _ => match share.status {
+                            Some(status) => write!(f, "{comma}{status}")?,
+                            None => write!(f, "{comma}nowhere")?,
+                        },
                     }
                     if backends.len() > 1 {
                         write!(f, " (weight {})", share.weight)?;

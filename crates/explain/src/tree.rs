@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::ObjectId;
-use ir::{Hostname, RouteId, filter::Scheme, matching::Origin};
+use ir::{Hostname, RouteId, listener::ListenerProtocol, matching::Origin};
 use serde::Serialize;
 use translate::{
     Translator,
@@ -16,7 +16,7 @@ use translate::{
 use crate::{
     explanation::ListenerWord,
     finding::Finding,
-    served_route::{Answer, ServedRoute},
+    served_route::{Answer, ServedRoute, Share},
     words::{children, match_in_words, path, written_in_words},
 };
 use rows::{Below, GatewayRows, Head, NodeRows, RuleRows};
@@ -55,7 +55,7 @@ pub struct Listener {
     pub name: String,
     /// The Gateway's port.
     pub port: u16,
-    /// `HTTP` or `HTTPS`; empty for a protocol that is not served.
+    /// As Gateway API writes it; empty for a protocol that is not served.
     pub protocol: &'static str,
     /// Its hostname; `*` for any.
     pub hostname: String,
@@ -74,6 +74,9 @@ pub struct Listener {
 pub struct Root {
     /// The hostnames that it serves there.
     pub hostnames: Vec<String>,
+    /// Those of them at which an older route of connections or datagrams is served in its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<String>,
     /// The route, and what it delegates to.
     #[serde(flatten)]
     pub route: Arc<Node>,
@@ -124,6 +127,9 @@ pub struct Rule {
     /// Whose fields of policies hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<Held>,
+    /// Where connections or datagrams go, which are not matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Finding>,
@@ -192,18 +198,15 @@ impl Rows {
         let gateways = self.gateways.iter().map(|GatewayRows { gateway, roots, detached }| {
             let object = format!("Gateway {}", gateway.name);
             let listeners = gateway.listeners.iter().zip(roots).map(|(listener, roots)| {
-                let routes = roots.iter().map(|(attached, root)| Root {
+                let routes = roots.iter().map(|(attached, root, superseded)| Root {
+                    superseded: superseded.iter().map(Hostname::domain).collect(),
                     hostnames: attached.hostnames(&listener.id).map(Hostname::domain).collect(),
                     route: nodes.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
                 });
                 Listener {
                     name: listener.id.name.to_string(),
                     port: listener.port,
-                    protocol: match listener.scheme {
-                        Some(Scheme::Http) => "HTTP",
-                        Some(Scheme::Https) => "HTTPS",
-                        None => "",
-                    },
+                    protocol: listener.protocol.map_or("", ListenerProtocol::name),
                     hostname: listener.hostname.domain(),
                     refused: listener.withheld.as_ref().map(|fault| Finding::fault(&object, fault)),
                     policies: ListenerWord::all(listener),
@@ -274,7 +277,12 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
         }
         let object = rows.chain.route().to_string();
         let of_rule = rule.served.iter().flat_map(ServedRule::problems);
-        let problems = rule.no_room.iter().chain(of_rule).map(|problem| Finding::problem(&object, problem));
+        let problems = rule
+            .no_room
+            .iter()
+            .chain(&rule.stream_problems)
+            .chain(of_rule)
+            .map(|problem| Finding::problem(&object, problem));
         let references = rule.delegation.iter().flat_map(Delegation::references).zip(&rule.selected);
         let references = references.map(|((position, selected), below)| Reference {
             index: *position,
@@ -285,6 +293,8 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
             rule: index,
             name: head.name.as_ref().map(ToString::to_string),
             matches,
+            answer: (!rule.stream.is_empty())
+                .then(|| Answer::Backends { backends: rule.stream.iter().cloned().map(Share::of_stream).collect() }),
             policies: rule.served.as_ref().map(held).unwrap_or_default(),
             problems: problems.collect(),
             references: references.collect(),

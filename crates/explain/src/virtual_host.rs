@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ir::{Hostname, ListenerId, ListenerName, NsName, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, RouteConfigId, filter::Scheme, listener::ListenerProtocol};
 use translate::inspect::Inspector;
 
 use crate::{explanation::Outcome, finding::Finding, request::Request};
@@ -33,7 +33,9 @@ pub(crate) fn connect(tables: Inspector<'_>, gateway: &NsName, request: &Request
     let port = request.port;
     let bound = || model.listeners.iter().find(|listener| listener.bind_port == port).map(|listener| listener.port);
     let port = if of_port(port).next().is_some() { port } else { bound().unwrap_or(port) };
-    let over: Vec<_> = of_port(port).filter(|listener| listener.scheme == Some(request.scheme)).collect();
+    let over: Vec<_> = of_port(port)
+        .filter(|listener| listener.protocol.and_then(ListenerProtocol::scheme) == Some(request.scheme))
+        .collect();
     if over.is_empty() {
         let ports: Vec<_> = model.listeners.iter().map(|listener| listener.port.to_string()).collect();
         let scheme = request.scheme.as_str().to_ascii_uppercase();

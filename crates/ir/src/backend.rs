@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
     id::{NsName, Port},
-    upstream::ClusterConfig,
+    upstream::{ClusterConfig, ProxyProtocol, Tls},
 };
 
 /// What the packets of a port are of.
@@ -168,6 +168,38 @@ pub struct Cluster {
     pub limits: ClusterLimits,
 }
 
+/// The Envoy cluster of a place of streams ([`crate::stream::PlaceId`]): all that its route sends to, a weighted locality each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StreamCluster {
+    /// Its name; its endpoints have the same.
+    pub name: Arc<str>,
+    /// What it takes.
+    pub transport: Transport,
+    /// How its endpoints are connected to, by the names under which localities ask for it ([`Locality::way`]), each once. One
+    /// that asks for none of these, nor for [`PLAIN`], is connected to in no way. None for UDP.
+    pub ways: Vec<Way>,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// The file of a proxy with the authorities of its system.
+    pub trust_store: Arc<str>,
+    /// How much it may hold at a time.
+    pub limits: ClusterLimits,
+}
+
+/// In which way endpoints are connected to as they are.
+pub const PLAIN: &str = "plain";
+
+/// What connections are wrapped in, as policies say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Way {
+    /// Its name.
+    pub name: Arc<str>,
+    /// TLS.
+    pub tls: Option<Tls>,
+    /// The PROXY protocol.
+    pub proxy_protocol: Option<ProxyProtocol>,
+}
+
 /// A host by its name, or by an address beside others that have names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
@@ -227,6 +259,8 @@ pub struct Locality {
     pub sub_zone: Arc<str>,
     /// Its share, only where localities are weighted; zero takes no new request.
     pub weight: Option<u32>,
+    /// In which way its endpoints are connected to ([`StreamCluster::ways`]); empty where the cluster has one way alone.
+    pub way: Arc<str>,
     /// Sorted, without duplicates.
     pub endpoints: Vec<Endpoint>,
 }

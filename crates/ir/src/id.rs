@@ -32,7 +32,7 @@ impl fmt::Display for NsName {
 #[macro_export]
 macro_rules! route_kinds {
     ($then:ident) => {
-        $then! { HttpRoute GrpcRoute }
+        $then! { HttpRoute GrpcRoute TlsRoute TcpRoute UdpRoute }
     };
 }
 
@@ -65,7 +65,12 @@ struct Traits {
     protocols: &'static [&'static str],
     delegates: bool,
     broken: u16,
+    is_stream: bool,
 }
+
+/// What those kinds have in common that look into nothing.
+const STREAM: Traits =
+    Traits { name: "", lower_case: "", prefix: "", protocols: &[], delegates: false, broken: 503, is_stream: true };
 
 impl RouteKind {
     const fn traits(self) -> &'static Traits {
@@ -77,6 +82,7 @@ impl RouteKind {
                 protocols: &["HTTP", "HTTPS"],
                 delegates: true,
                 broken: 500,
+                is_stream: false,
             },
             Self::GrpcRoute => &Traits {
                 name: "GRPCRoute",
@@ -85,7 +91,17 @@ impl RouteKind {
                 protocols: &["HTTP", "HTTPS"],
                 delegates: false,
                 broken: 503,
+                is_stream: false,
             },
+            Self::TlsRoute => {
+                &Traits { name: "TLSRoute", lower_case: "tlsroute", prefix: "TLSRoute/", protocols: &["TLS"], ..STREAM }
+            }
+            Self::TcpRoute => {
+                &Traits { name: "TCPRoute", lower_case: "tcproute", prefix: "TCPRoute/", protocols: &["TCP"], ..STREAM }
+            }
+            Self::UdpRoute => {
+                &Traits { name: "UDPRoute", lower_case: "udproute", prefix: "UDPRoute/", protocols: &["UDP"], ..STREAM }
+            }
         }
     }
 
@@ -118,6 +134,11 @@ impl RouteKind {
     /// Whether routes of this kind delegate to each other.
     pub const fn delegates(self) -> bool {
         self.traits().delegates
+    }
+
+    /// Whether its routes are of connections or datagrams as a whole, into which nobody looks, and not of requests.
+    pub const fn is_stream(self) -> bool {
+        self.traits().is_stream
     }
 
     /// The HTTP status with which what is broken answers in its routes: Gateway API asks for 500 in HTTP, and for the status

@@ -19,6 +19,7 @@ pub mod reason;
 pub mod route;
 pub mod rule;
 pub mod settings;
+pub mod stream;
 pub mod telemetry;
 pub mod upstream;
 

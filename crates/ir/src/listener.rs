@@ -3,12 +3,107 @@
 use std::sync::Arc;
 
 use crate::{
+    backend::Transport,
     downstream::ListenerConfig,
+    filter::Scheme,
     hostname::Hostname,
-    id::{NsName, Port},
+    id::{NsName, Port, RouteKind},
 };
 
-/// One Envoy listener: a port of a Gateway. It says nothing of routes, so that a route never drains it.
+/// What a listener of a Gateway speaks (Gateway API `ProtocolType`, and for TLS the mode).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListenerProtocol {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS that ends here.
+    Https,
+    /// TLS that ends at the backend.
+    TlsPassthrough,
+    /// TLS that ends here, around whatever bytes.
+    TlsTerminate,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// What may share a port: listeners of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PortClass {
+    /// Plain HTTP.
+    Http,
+    /// Connections that begin with TLS, and name a server.
+    Tls,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl ListenerProtocol {
+    /// As Gateway API writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::TlsPassthrough | Self::TlsTerminate => "TLS",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+
+    /// The scheme of its requests; none where nobody looks for any.
+    pub fn scheme(self) -> Option<Scheme> {
+        match self {
+            Self::Http => Some(Scheme::Http),
+            Self::Https => Some(Scheme::Https),
+            _ => None,
+        }
+    }
+
+    /// What may share a port with it.
+    pub fn class(self) -> PortClass {
+        match self {
+            Self::Http => PortClass::Http,
+            Self::Https | Self::TlsPassthrough | Self::TlsTerminate => PortClass::Tls,
+            Self::Tcp => PortClass::Tcp,
+            Self::Udp => PortClass::Udp,
+        }
+    }
+
+    /// What its packets are of.
+    pub fn transport(self) -> Transport {
+        if self == Self::Udp { Transport::Udp } else { Transport::Tcp }
+    }
+
+    /// Whether it presents certificates.
+    pub fn ends_tls(self) -> bool {
+        matches!(self, Self::Https | Self::TlsTerminate)
+    }
+
+    /// The routes of streams that it takes; none where it takes those of requests.
+    pub fn streams(self) -> Option<RouteKind> {
+        match self {
+            Self::Http | Self::Https => None,
+            Self::TlsPassthrough | Self::TlsTerminate => Some(RouteKind::TlsRoute),
+            Self::Tcp => Some(RouteKind::TcpRoute),
+            Self::Udp => Some(RouteKind::UdpRoute),
+        }
+    }
+
+    /// By what its traffic is told from that of other listeners of the port: the host that is asked for (`http`), or the server
+    /// name of the connection (`https`). None where nothing tells it apart.
+    pub fn told_by(self) -> Option<Scheme> {
+        match self.class() {
+            PortClass::Http => Some(Scheme::Http),
+            PortClass::Tls => Some(Scheme::Https),
+            PortClass::Tcp | PortClass::Udp => None,
+        }
+    }
+}
+
+/// One Envoy listener of TCP: a port of a Gateway. It says nothing of what routes say, so that a route never drains it; a
+/// hostname of TLSRoutes has a chain of its own there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Listener {
     /// Whose it is.
@@ -25,8 +120,10 @@ pub struct Listener {
     /// Sorted by name; at least one.
     pub chains: Vec<FilterChain>,
     /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to
-    /// listeners that are not served, and no broader chain may take them.
+    /// listeners that are not served, or to TLS listeners without a route for them, and no broader chain may take them.
     pub closed: Vec<Hostname>,
+    /// Whether its connections begin with TLS, whose server name is looked for.
+    pub over_tls: bool,
     /// What policies say of it.
     pub config: ListenerConfig,
 }
@@ -41,12 +138,13 @@ impl Listener {
         if chains.is_empty() {
             return None;
         }
-        let over_tls = || chains.iter().filter(|chain| chain.tls.is_some());
-        let is_claimed = |hostname: &&Hostname| now.chains.iter().any(|chain| chain.hostname == **hostname);
-        let lost = lost.iter().filter(|chain| chain.tls.is_some()).map(|chain| &chain.hostname).filter(is_claimed);
+        // Elsewhere nothing tells connections apart, and all of them have one chain.
+        let is_claimed =
+            |hostname: &&Hostname| self.over_tls && now.chains.iter().any(|chain| chain.hostname == **hostname);
+        let lost = lost.iter().map(|chain| &chain.hostname).filter(is_claimed);
         let would_be_taken = |hostname: &&Hostname| {
-            over_tls().any(|chain| chain.hostname.covers(hostname))
-                && over_tls().all(|chain| chain.hostname != **hostname)
+            chains.iter().any(|chain| chain.hostname.covers(hostname))
+                && chains.iter().all(|chain| chain.hostname != **hostname)
         };
         let mut closed: Vec<_> = now.closed.iter().chain(lost).filter(would_be_taken).cloned().collect();
         closed.sort_unstable();
@@ -55,15 +153,39 @@ impl Listener {
     }
 }
 
-/// What a connection is handled by. More protocols get more variants of [`FilterChain::tls`] and of what follows it.
+/// One Envoy listener of UDP: a port of a Gateway, all of whose datagrams go to one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UdpListener {
+    /// `listener/PORT/udp`, with the Gateway's port.
+    pub name: Arc<str>,
+    /// The addresses to bind; the first is the main one, the others are additional.
+    pub addresses: Vec<Arc<str>>,
+    /// The port that Envoy binds.
+    pub bind_port: Port,
+    /// The cluster.
+    pub cluster: Arc<str>,
+}
+
+/// What a connection is handled by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilterChain {
-    /// The name of the route configuration, which is also the chain's name.
-    pub route_config: Arc<str>,
+    /// The name of what it leads to, which is also the chain's name.
+    pub name: Arc<str>,
+    /// What it leads to.
+    pub leads_to: LeadsTo,
     /// Server names (SNI) it is chosen by; [`Hostname::Any`] takes what no other chain takes.
     pub hostname: Hostname,
-    /// TLS terminated here; none for plain HTTP.
+    /// TLS terminated here; none for plain HTTP, for TCP, and for TLS that is passed through.
     pub tls: Option<TlsTermination>,
+}
+
+/// What a filter chain leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LeadsTo {
+    /// A route configuration, for each request.
+    RouteConfiguration,
+    /// A cluster, for the connection as a whole.
+    Cluster,
 }
 
 /// TLS that ends at the listener.
@@ -107,7 +229,8 @@ mod tests {
 
     fn listener(chains: &[(&str, &str)], closed: &[&str]) -> Listener {
         let chain = |(name, secret): &(&str, &str)| FilterChain {
-            route_config: Arc::from(*name),
+            name: Arc::from(*name),
+            leads_to: LeadsTo::RouteConfiguration,
             hostname: hostname(name),
             tls: Some(TlsTermination { secrets: vec![Arc::from(*secret)] }),
         };
@@ -119,6 +242,7 @@ mod tests {
             pseudonym: "edge".into(),
             chains: chains.iter().map(chain).collect(),
             closed: closed.iter().map(|name| hostname(name)).collect(),
+            over_tls: true,
             config: ListenerConfig::default(),
         }
     }

@@ -123,6 +123,8 @@ reasons! {
     RouteRuleReplaced,
     /// The cookie of a session can be read by others.
     SessionNotProtected,
+    /// Another route, which is older, is served in its place.
+    Superseded,
     /// The definitions of Gateway API are of a version that is supported.
     SupportedVersion,
     /// What a policy names as its target does not exist.

@@ -146,7 +146,8 @@ pub(crate) struct Explain {
     /// A header of the request, `NAME: VALUE`; may be given several times. A host takes the place of the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub(crate) headers: Vec<String>,
-    /// What is asked for, as `http://HOST[:PORT]/PATH` or `https://HOST[:PORT]/PATH`; scheme and port choose the listener.
+    /// What is asked for, as `http://HOST[:PORT]/PATH` or `https://HOST[:PORT]/PATH`; scheme and port choose the listener. Or a
+    /// connection or datagrams, as `tcp://HOST:PORT`, `udp://HOST:PORT` or `tls://NAME:PORT`.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     #[command(flatten)]

@@ -9,11 +9,13 @@ use api::meta::StringMap;
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
     Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity, route::Head,
+    stream::PlaceId,
 };
 
 use crate::{
     delegation, internal,
     resolve::RuleFindings,
+    stream,
     tables::{
         attachment::{
             Attached, AttachedRoutes, Attachment, NamespaceLabels, ParentState, ServedHostname, Unacceptable,
@@ -235,13 +237,23 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
     for (listener, summary) in &served {
+        if key.kind.is_stream() {
+            let hostnames = listeners.get(listener).into_iter().flatten().map(|served| &served.hostname);
+            let places = hostnames.map(|hostname| PlaceId {
+                listener: listener.clone(),
+                kind: key.kind,
+                hostname: hostname.clone(),
+            });
+            stream::file(scope, key, head.created, listener, &places.collect::<Vec<_>>());
+            continue;
+        }
         let Some(config) = summary.route_config() else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
         }
     }
-    if !served.is_empty() {
+    if !served.is_empty() && !key.kind.is_stream() {
         let chain = Chain::root(key.clone());
         delegation::grow(scope, &chain, &head);
         scope.demand::<ServedChain>(chain);
@@ -293,6 +305,10 @@ fn unacceptable(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Opti
         let first = attached.problems.iter().find(|problem| problem.severity == Severity::Refused);
         let first = first.map(ToString::to_string).unwrap_or_default();
         return Some(Fault::new(Reason::UnsupportedValue, format!("no hostname can be served: {first}")));
+    }
+    if route.kind.is_stream() {
+        let fault = stream::fault(scope, route)?;
+        return Some(Fault::new(fault.reason, fault.to_string()));
     }
     let chain = Chain::root(route.clone());
     let mut first = None;

@@ -5,7 +5,9 @@
 mod assignment;
 pub(crate) mod config;
 pub(crate) mod hosts;
+mod place;
 pub(crate) mod reference;
+pub(crate) mod stream;
 pub(crate) mod tls;
 
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::resource::Encoded;
 use ir::{
     NsName, Port, Reason,
-    backend::{Cluster, Destination, Protocol, ServicePort, Transport},
+    backend::{Cluster, Destination, Protocol, ServicePort, StreamCluster, Transport},
+    stream::PlaceId,
 };
 
 use self::hosts::BackendHosts;
@@ -24,6 +27,7 @@ use crate::{
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
         input::{Config, Services, Slices},
+        stream::WaysAt,
         tls::{BackendTls, Secured},
     },
 };
@@ -74,6 +78,7 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
         (None, ClusterId::Rule(chain, rule)) => scope
             .get::<SessionCluster>(&(chain.clone(), *rule))
             .map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum()),
+        (None, ClusterId::Place(place)) => place::most_endpoints(scope, place, of),
         (None, _) => 0,
     }
 }
@@ -93,12 +98,29 @@ impl Lookup for ServicePorts {
 }
 
 fn port_state(service: &api::core::Service, key: &ServicePort, secured: Option<&Secured>) -> PortState {
-    let unusable = |reason, message| PortState {
-        name: "".into(),
-        protocol: Err(Unusable { reason, message }),
-        warning: None,
-        is_secured: secured.is_some(),
-    };
+    let is_secured = secured.is_some();
+    match found_port(service, key, secured) {
+        Ok(port) => {
+            let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key, is_secured);
+            PortState { name: port.name.clone(), protocol, warning, is_secured }
+        }
+        Err(unusable) => {
+            // By its name slices know it, also while nobody may connect.
+            let closed = service.port(key.port, &protocol_of(key.transport));
+            let name = closed.filter(|_| unusable.reason == Reason::InvalidBackendTLS).map(|port| port.name.clone());
+            let name = name.unwrap_or_default();
+            PortState { name, protocol: Err(unusable), warning: None, is_secured }
+        }
+    }
+}
+
+/// A port of a Service, whatever is spoken there, or why nobody may connect to it.
+fn found_port<'a>(
+    service: &'a api::core::Service,
+    key: &ServicePort,
+    secured: Option<&Secured>,
+) -> Result<&'a api::core::ServicePort, Unusable> {
+    let unusable = |reason, message| Err(Unusable { reason, message });
     if service.r#type == ServiceType::ExternalName {
         let message = format!(
             "Service {} is of type ExternalName, which could name any address; use a Service with endpoints",
@@ -111,7 +133,7 @@ fn port_state(service: &api::core::Service, key: &ServicePort, secured: Option<&
         if let Some(other) = service.ports.iter().find(|port| port.port == key.port) {
             let ServicePort { service, port, .. } = key;
             let message =
-                format!("port {port} of Service {service} is {}, HTTP needs {wanted}; name another", other.protocol);
+                format!("port {port} of Service {service} is {}, and {wanted} is needed; name another", other.protocol);
             return unusable(Reason::UnsupportedProtocol, message);
         }
         let mut ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
@@ -120,7 +142,6 @@ fn port_state(service: &api::core::Service, key: &ServicePort, secured: Option<&
         let message = format!("Service {} has no port {}: it has {has}; correct either", key.service, key.port);
         return unusable(Reason::BackendNotFound, message);
     };
-    let name = port.name.clone();
     if let Some(secured @ Secured { tls: None, .. }) = secured {
         let message = format!(
             "port {} of Service {} cannot be used: {}, which applies to it, is not valid",
@@ -128,10 +149,9 @@ fn port_state(service: &api::core::Service, key: &ServicePort, secured: Option<&
             key.service,
             secured.id()
         );
-        return PortState { name, ..unusable(Reason::InvalidBackendTLS, message) };
+        return unusable(Reason::InvalidBackendTLS, message);
     }
-    let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key, secured.is_some());
-    PortState { name, protocol, warning, is_secured: secured.is_some() }
+    Ok(port)
 }
 
 /// A transport, as Kubernetes calls it.
@@ -183,6 +203,9 @@ fn app_protocol(
 
 impl Lookup for ClusterBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
+        if let ClusterId::Place(place) = key {
+            return place_cluster(scope, place);
+        }
         let mut hosts = Box::default();
         let to = key.to();
         let spoken = match (&to, key) {
@@ -230,6 +253,19 @@ impl Lookup for ClusterBytes {
     fn poisoned(_: &Scope<'_>, _: &ClusterId, _: &engine::Fault) -> Option<Encoded> {
         None
     }
+}
+
+/// The cluster of a place of streams. What routes say of it is in its endpoints, but for how these are connected to.
+fn place_cluster(scope: &Scope<'_>, place: &PlaceId) -> Option<Encoded> {
+    let config = scope.get::<Config>(&())?;
+    Some(envoy::cluster::stream(&StreamCluster {
+        name: place.name().into(),
+        transport: place.transport(),
+        ways: scope.get::<WaysAt>(place).map(|ways| ways.to_vec()).unwrap_or_default(),
+        connect_timeout: config.connect_timeout,
+        trust_store: config.system_trust_store.clone(),
+        limits: config.cluster,
+    }))
 }
 
 /// The slices of a Service that have one of its ports, each with the number there. It is found by name and protocol, as

@@ -14,7 +14,8 @@ use std::{
 
 use engine::{Derived, Emitter, Engine, Lookup, Scope};
 use ir::{
-    Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity, filter::Scheme, rule::ExtensionEntry,
+    Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, RouteId, Severity, filter::Scheme,
+    rule::ExtensionEntry, stream::PlaceId,
 };
 
 use fit::{Claim, fit};
@@ -32,6 +33,7 @@ use crate::{
         input::Config,
         listener::{ServedAt, route_config},
         route::RouteHead,
+        stream::{is_won, places},
     },
     weight,
     words::listed_with,
@@ -146,6 +148,27 @@ fn parts(resolved: &Resolved) -> Vec<Part> {
     resolved.clusters.iter().cloned().map(Part::Cluster).chain(tokens).collect()
 }
 
+/// Takes note of what a route of streams asks for where it serves so many places of a listener.
+pub(crate) fn claim_streams(scope: &Emitter<'_>, key: &(Chain, u32, ListenerId), places: u64) {
+    let weight = Weight { routes: weight::CHAIN, most: weight::CHAIN.saturating_mul(places).min(weight::MOST) };
+    scope.emit::<Claims>(key.2.gateway.clone(), key.clone(), weight);
+}
+
+/// What a route of streams has placed once: the clusters of what it serves.
+fn stream_parts(scope: &Scope<'_>, attached: &Attached, (chain, _, listener): &(Chain, u32, ListenerId)) -> Vec<Part> {
+    let route = chain.route();
+    let won = places(route, attached, listener).filter(|place| is_won(scope, route, place));
+    won.map(|place| Part::Cluster(ClusterId::Place(place))).collect()
+}
+
+/// Whether a hostname is one that a claim with these parts is about.
+fn is_claimed(route: &RouteId, listener: &ListenerId, hostname: &Hostname, parts: &[Part]) -> bool {
+    !route.kind.is_stream() || {
+        let place = PlaceId { listener: listener.clone(), kind: route.kind, hostname: hostname.clone() };
+        parts.contains(&Part::Cluster(ClusterId::Place(place)))
+    }
+}
+
 impl Lookup for Copies {
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<u64> {
         Some((1 + scope.group::<Below>(key).len() as u64).next_power_of_two())
@@ -187,17 +210,26 @@ impl Lookup for Overflow {
         let rules = claims.iter().filter_map(|(key, weight)| {
             let (chain, rule, listener) = key;
             let created = scope.get::<RouteHead>(chain.route())?.created;
-            let asked = (scope.get::<Attachment>(chain.top())?, resolved_at(scope, key)?);
+            let attached = scope.get::<Attachment>(chain.top())?;
+            let parts = if chain.route().kind.is_stream() {
+                stream_parts(scope, &attached, key)
+            } else {
+                parts(&*resolved_at(scope, key)?)
+            };
+            let asked = (attached, parts);
             Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
         });
         let mut rules: Vec<_> = rules.collect();
         rules.sort_by_key(|(order, ..)| *order);
-        let claims = rules.iter().map(|((_, _, chain, _, listener), routes, (attached, resolved))| Claim {
-            payer: Payer::of(chain),
-            listener,
-            hostnames: attached.hostnames(listener).iter().map(|served| &served.hostname).collect(),
-            routes: *routes,
-            parts: parts(resolved),
+        let claims = rules.iter().map(|((_, _, chain, _, listener), routes, (attached, parts))| {
+            let hostnames = attached.hostnames(listener).iter().map(|served| &served.hostname);
+            Claim {
+                payer: Payer::of(chain),
+                listener,
+                hostnames: hostnames.filter(|name| is_claimed(chain.route(), listener, name, parts)).collect(),
+                routes: *routes,
+                parts: parts.clone(),
+            }
         });
         let claims: Vec<_> = claims.collect();
         let claimed: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.parts).collect();
@@ -256,11 +288,16 @@ impl Overrun {
         };
         let left_out = at(Room::LeftOut);
         let severity = if left_out.is_some() { Severity::Refused } else { Severity::Replaced };
-        let becomes = [
-            at(Room::Closed).map(|at| format!("the rule answers {} at {at}", chain.route().kind.broken_status())),
-            at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
-            left_out.map(|at| format!("the rule is left out at {at}")),
-        ];
+        let becomes = if chain.route().kind.is_stream() {
+            let all = [at(Room::Closed), at(Room::Shut), left_out].into_iter().flatten().collect::<Vec<_>>().join(", ");
+            [(!all.is_empty()).then(|| format!("what it takes leads nowhere at {all}")), None, None]
+        } else {
+            [
+                at(Room::Closed).map(|at| format!("the rule answers {} at {at}", chain.route().kind.broken_status())),
+                at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
+                left_out.map(|at| format!("the rule is left out at {at}")),
+            ]
+        };
         let becomes: Vec<_> = becomes.into_iter().flatten().collect();
         if becomes.is_empty() {
             return None;

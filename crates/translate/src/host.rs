@@ -348,7 +348,7 @@ fn hold(
 impl Lookup for ServedAt {
     fn compute(scope: &Scope<'_>, key: &ListenerId) -> Option<(Scheme, Port)> {
         let listener = scope.get::<ListenerRow>(key)?;
-        Some((listener.model.scheme?, listener.model.port))
+        Some((listener.model.scheme()?, listener.model.port))
     }
 }
 
@@ -458,7 +458,7 @@ impl Derived for VirtualHost {
         if let Some(own) = &config.listener {
             // The hostname of another listener stands in this route configuration already.
             let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
-            let over_tls = listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+            let over_tls = listeners.iter().filter(|(_, at)| at.over_tls());
             if over_tls.into_iter().any(|((other, name), _)| other == hostname && name != own) {
                 return None;
             }

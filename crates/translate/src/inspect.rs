@@ -7,6 +7,7 @@ mod delegation;
 mod listener;
 mod rule;
 pub(crate) mod sent;
+mod stream;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub use delegation::{Child, ChildState, Delegation, MergedMatch, provenance};
 pub use listener::{Gateway, Listener};
 pub use rule::{ServedRule, WideUnits};
 pub use sent::Sent;
+pub use stream::StreamPlace;
 
 /// Reads what stands in the tables of a translator.
 #[derive(Clone, Copy)]

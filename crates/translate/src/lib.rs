@@ -29,6 +29,7 @@ mod resolve;
 mod route;
 mod share;
 mod status;
+mod stream;
 pub mod strict;
 mod target;
 #[cfg(any(test, feature = "testing"))]

@@ -12,11 +12,12 @@ use envoy::{
     slots::is_merged,
 };
 use ir::{
-    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
-    backend::Destination,
+    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, RouteKind, Settings,
+    backend::{Destination, Transport},
     filter::Scheme,
-    listener::{FilterChain, Listener, TlsSecret, TlsTermination},
+    listener::{FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener},
     rule::{ExtensionEntry, Slot},
+    stream::PlaceId,
 };
 
 use crate::{
@@ -28,16 +29,18 @@ use crate::{
     policy::wide::{
         BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
     },
+    stream,
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
         capacity::{AskedCluster, AskedTokens},
-        gateway::GatewayRow,
+        gateway::{GatewayModel, GatewayRow},
         host::{HostsOf, WideAsked},
         input::{ClearedListener, ClearedPart, Config, Strict},
         listener::{PortListener, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
+        stream::ChainsAt,
         strict::{Offered, OfferedListener, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
@@ -48,7 +51,12 @@ impl Derived for Outputs {
     fn compute(scope: &Emitter<'_>, key: &OutputId) -> Option<Encoded> {
         let encoded = match key {
             OutputId::Cluster(gateway, cluster) => {
-                if let Some(policy) = cluster.to().and_then(|to| tls::without_room(scope, gateway, &to)) {
+                if let ClusterId::Place(place) = cluster {
+                    // It goes without the share of that backend.
+                    if let Some(policy) = stream::without_room(scope, place) {
+                        scope.emit::<NoRoom>(gateway.clone(), cluster.clone(), policy);
+                    }
+                } else if let Some(policy) = cluster.to().and_then(|to| tls::without_room(scope, gateway, &to)) {
                     scope.emit::<NoRoom>(gateway.clone(), cluster.clone(), policy);
                     return None;
                 }
@@ -66,10 +74,12 @@ impl Derived for Outputs {
             OutputId::Authorities(_, bundle) => tls::secret(scope, bundle),
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
-            OutputId::Listener(gateway, port) => {
+            OutputId::Listener(gateway, port, Transport::Tcp) => {
                 let listener = served_listener(scope, gateway, *port)?;
                 Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
             }
+            // Nobody is asked about it: nothing that people write is in it but names.
+            OutputId::Listener(gateway, port, Transport::Udp) => udp_listener(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
         }?;
         if let Err(why) = encoded.readable() {
@@ -223,49 +233,96 @@ fn token_judges(scope: &Scope<'_>, id: &NsName) -> Option<TokenJudges> {
 fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
+    let of_tcp = || listeners.iter().filter(|(_, at)| at.protocol.transport() == Transport::Tcp);
     let mut chains = Vec::new();
-    for ((hostname, name), PortListener { over, secrets, .. }) in listeners.iter().filter(|(_, at)| at.served) {
-        let own = (*over == Scheme::Https).then(|| name.clone());
-        let config = RouteConfigId { gateway: gateway.clone(), port, listener: own };
-        let route_config: Arc<str> = config.resource_name().into();
-        let chain = match over {
-            Scheme::Http => FilterChain { route_config, hostname: Hostname::Any, tls: None },
-            Scheme::Https => FilterChain {
-                route_config,
-                hostname: hostname.clone(),
-                tls: Some(TlsTermination {
-                    secrets: secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
-                }),
-            },
-        };
-        // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read.
-        if !chains.contains(&chain) {
-            chains.push(chain);
+    for ((hostname, name), at) in of_tcp().filter(|(_, at)| at.served) {
+        for chain in chains_of(scope, gateway, port, (hostname, name), at) {
+            // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read.
+            if !chains.contains(&chain) {
+                chains.push(chain);
+            }
         }
     }
-    if chains.is_empty() {
+    let closed = closed(&listeners, &chains);
+    if of_tcp().all(|(_, at)| !at.served) {
         return None;
     }
-    let bind_port = model.listeners.iter().find(|listener| listener.port == port)?.bind_port;
     let config = scope.get::<Config>(&())?;
-    let addresses = match &model.addresses[..] {
-        // Elsewhere an address is that of what stands before the proxies, not their own.
-        addresses if addresses.is_empty() || !config.shared_host => vec![Arc::from("0.0.0.0")],
-        addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
-    };
-    let closed = closed(&listeners, &chains);
-    let name = format!("listener/{port}").into();
+    let name = listener_name(port, Transport::Tcp).into();
     let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
     Some(Listener {
         gateway: gateway.clone(),
         name,
-        addresses,
-        bind_port,
+        addresses: addresses(&model, &config),
+        bind_port: model.listeners.iter().find(|listener| listener.port == port)?.bind_port,
         pseudonym: pseudonym(gateway),
         chains,
         closed,
+        over_tls: of_tcp().any(|(_, at)| at.over_tls()),
         config: said.unwrap_or_default(),
     })
+}
+
+/// The chains of a listener that is served.
+fn chains_of(
+    scope: &Scope<'_>,
+    gateway: &NsName,
+    port: Port,
+    (hostname, name): (&Hostname, &ListenerName),
+    at: &PortListener,
+) -> Vec<FilterChain> {
+    let tls = at.protocol.ends_tls().then(|| TlsTermination {
+        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+    });
+    let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
+    let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
+    let stream = |kind, hostname: &Hostname| {
+        let place = PlaceId { listener: listener.clone(), kind, hostname: hostname.clone() };
+        FilterChain {
+            name: place.name().into(),
+            leads_to: LeadsTo::Cluster,
+            hostname: hostname.clone(),
+            tls: tls.clone(),
+        }
+    };
+    let requests =
+        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls.clone() };
+    match at.protocol {
+        ListenerProtocol::Http => vec![requests(config(None), Hostname::Any)],
+        ListenerProtocol::Https => vec![requests(config(Some(name.clone())), hostname.clone())],
+        ListenerProtocol::Tcp => vec![stream(RouteKind::TcpRoute, &Hostname::Any)],
+        ListenerProtocol::TlsPassthrough | ListenerProtocol::TlsTerminate => {
+            let hostnames = scope.group::<ChainsAt>(&listener);
+            hostnames.iter().map(|(hostname, ())| stream(RouteKind::TlsRoute, hostname)).collect()
+        }
+        ListenerProtocol::Udp => Vec::new(),
+    }
+}
+
+fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
+    let model = scope.get::<GatewayRow>(gateway)?;
+    let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
+    let mut of_udp = listeners.iter().filter(|(_, at)| at.served && at.protocol == ListenerProtocol::Udp);
+    let ((_, name), _) = of_udp.next()?;
+    let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
+    let place = PlaceId { listener, kind: RouteKind::UdpRoute, hostname: Hostname::Any };
+    let config = scope.get::<Config>(&())?;
+    let listener = UdpListener {
+        name: listener_name(port, Transport::Udp).into(),
+        addresses: addresses(&model, &config),
+        bind_port: model.listeners.iter().find(|listener| listener.port == port)?.bind_port,
+        cluster: place.name().into(),
+    };
+    Some(envoy::listener::udp(&listener, &config.edge))
+}
+
+/// The addresses that listeners of a Gateway bind.
+fn addresses(model: &GatewayModel, config: &Settings) -> Vec<Arc<str>> {
+    match &model.addresses[..] {
+        // Elsewhere an address is that of what stands before the proxies, not their own.
+        addresses if addresses.is_empty() || !config.shared_host => vec![Arc::from("0.0.0.0")],
+        addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
+    }
 }
 
 /// The name of a Gateway for requests: a token, whatever the names are that it is made from.
@@ -274,14 +331,19 @@ fn pseudonym(gateway: &NsName) -> Arc<str> {
     format!("portcullis-{}", bytes::short_name(&hash)).into()
 }
 
-/// Hostnames of listeners that are not served and would otherwise fall to the chain of a broader one.
+/// Hostnames that would otherwise fall to the chain of a broader listener: of those that are not served, and of those of TLS that
+/// have no route for all of them.
 fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Vec<Hostname> {
-    let unserved = listeners.iter().filter(|(_, at)| !at.served && at.over == Scheme::Https);
+    let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
+    let is_stream = |at: &PortListener| at.served && at.protocol.streams().is_some();
+    let unserved = over_tls().filter(|(_, at)| !at.served || is_stream(at));
     let mut closed: Vec<_> = unserved.map(|((hostname, _), _)| hostname.clone()).collect();
     closed.dedup();
-    let over_tls = || chains.iter().filter(|chain| chain.tls.is_some());
+    // A listener of TLS is there before its first route.
+    let has_streams = over_tls().any(|(_, at)| is_stream(at));
     closed.retain(|hostname| {
-        over_tls().any(|chain| chain.hostname.covers(hostname)) && over_tls().all(|chain| chain.hostname != *hostname)
+        (has_streams || chains.iter().any(|chain| chain.hostname.covers(hostname)))
+            && chains.iter().all(|chain| chain.hostname != *hostname)
     });
     closed
 }
@@ -417,7 +479,7 @@ fn is_replaced(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
 fn misdirected(scope: &Scope<'_>, id: &RouteConfigId, alike: &Alike) -> Option<Host> {
     let own = id.listener.as_ref()?;
     let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
-    let over_tls = || listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+    let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
     let (own_hostname, _) = over_tls().map(|(sort, _)| sort).find(|(_, name)| name == own)?;
     let others = over_tls().map(|((hostname, _), _)| hostname).filter(|hostname| *hostname != own_hostname);
     let mut domains: Vec<_> = others.map(Hostname::domain).collect();

@@ -176,11 +176,16 @@ fn plan(
         .listeners
         .iter()
         .filter(|listener| listener.is_sound())
-        .map(|listener| Port { name: listener.name.clone(), port: listener.port, target: listener.bind_port })
+        .map(|listener| Port {
+            name: listener.name.clone(),
+            port: listener.port,
+            target: listener.bind_port,
+            transport: listener.transport(),
+        })
         .collect();
     // Listeners that share a port share the first one's name.
-    ports.sort_by_key(|port| port.port);
-    ports.dedup_by_key(|port| port.port);
+    ports.sort_by_key(|port| (port.port, port.transport));
+    ports.dedup_by_key(|port| (port.port, port.transport));
     let pairs = |map: StringMap| map.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     let credentials = Credentials {
         server_name: deploying.xds_host.to_string(),

@@ -11,6 +11,7 @@ mod head;
 mod http;
 mod matches;
 mod session;
+mod stream;
 
 use api::shared::BackendObjectReference;
 use engine::{Lookup, Scope};

@@ -35,6 +35,8 @@ pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind>
             _ => None,
         },
         _ if policy == Kind::ListenerPolicy => ((group, kind) == (GATEWAY_API, "Gateway")).then_some(Kind::Gateway),
+        // Into streams nobody looks, so that no policy of requests can hold there.
+        Some(route) if route.is_stream() => None,
         Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
         None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
         _ => None,

@@ -11,6 +11,7 @@ mod one_of_each;
 mod policy;
 mod rule;
 pub mod scene;
+mod stream;
 pub mod tenant;
 pub mod units;
 pub mod values;

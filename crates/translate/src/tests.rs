@@ -26,6 +26,7 @@ mod regexes;
 mod replacement;
 mod secrets;
 mod shares;
+mod streams;
 mod strict;
 mod tokens;
 mod wide_policies;

@@ -18,7 +18,7 @@ use std::{
 use api::{Kind, Object, ObjectId, Violation};
 use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
-use ir::{NsName, Port, RouteId, Settings};
+use ir::{NsName, Port, RouteId, Settings, backend::Transport};
 
 use quarantine::Quarantined;
 
@@ -162,9 +162,9 @@ impl Translator {
         self.engine.set::<Unapplied>(gateway.clone(), words);
     }
 
-    /// Why `port` of this host cannot be bound; none once it can.
-    pub fn set_unusable_port(&mut self, port: Port, why: Option<String>) {
-        self.engine.set::<UnusablePorts>(port, why);
+    /// Why `port` of this host cannot be bound for a transport; none once it can.
+    pub fn set_unusable_port(&mut self, port: Port, transport: Transport, why: Option<String>) {
+        self.engine.set::<UnusablePorts>((port, transport), why);
     }
 
     /// Whether objects of a kind can be written at all: not while its CRD is absent. Listeners support the kinds of routes that
@@ -305,8 +305,8 @@ impl Translator {
         self.engine.fail_no_more(table, key);
     }
 
-    /// The ports that served Gateways want bound on this host, sorted.
-    pub fn wanted_ports(&self) -> Vec<(NsName, Port)> {
+    /// The ports that served Gateways want bound on this host, sorted, with their transport.
+    pub fn wanted_ports(&self) -> Vec<(NsName, (Port, Transport))> {
         let rows = self.engine.rows::<GatewayRow>().into_iter();
         rows.filter(|(_, model)| model.refused.is_none())
             .flat_map(|(key, model)| model.bind_ports().into_iter().map(move |port| (key.clone(), port)))

@@ -22,6 +22,9 @@ pub(crate) const HOST: u64 = 4_000;
 /// A virtual host that answers 500 to everything.
 pub(crate) const CLOSED_HOST: u64 = 9_000;
 
+/// A filter chain of a hostname of TLSRoutes, or a listener's alone, while a new one takes the place of an old one.
+pub(crate) const CHAIN: u64 = 40_000;
+
 /// A cluster without endpoints.
 const CLUSTER: u64 = 130_000;
 

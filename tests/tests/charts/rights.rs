@@ -17,11 +17,14 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 12] = [
+const TOLD: [Kind; 15] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
     Kind::GrpcRoute,
+    Kind::TlsRoute,
+    Kind::TcpRoute,
+    Kind::UdpRoute,
     Kind::BackendTlsPolicy,
     Kind::TrafficPolicy,
     Kind::Backend,

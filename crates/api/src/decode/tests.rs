@@ -6,6 +6,7 @@ use crate::http_route::{HttpRouteFilterType, PathMatchType};
 mod generated;
 
 /// A manifest of each kind that is read, as an API server has it.
+#[allow(clippy::too_many_lines, reason = "a list")]
 pub(super) fn manifests() -> Vec<Value> {
     let metadata = json!({
         "name": "a", "namespace": "n", "uid": "1", "resourceVersion": "7", "generation": 3,
@@ -50,6 +51,21 @@ pub(super) fn manifests() -> Vec<Value> {
             gateway,
             "GRPCRoute",
             json!({ "spec": { "rules": [{ "matches": [{ "method": { "service": "a.B", "method": null } }], "backendRefs": [{ "name": "s", "port": 80 }] }] } }),
+        ),
+        manifest(
+            gateway,
+            "TLSRoute",
+            json!({ "spec": { "hostnames": ["a.example.com"], "rules": [{ "name": null, "backendRefs": [{ "name": "s", "port": 443 }] }] } }),
+        ),
+        manifest(
+            gateway,
+            "TCPRoute",
+            json!({ "spec": { "rules": [{ "backendRefs": [{ "name": "s", "port": 5432 }] }] } }),
+        ),
+        manifest(
+            gateway,
+            "UDPRoute",
+            json!({ "spec": { "rules": [{ "backendRefs": [{ "name": "s", "port": 53 }] }] } }),
         ),
         manifest(
             gateway,
@@ -271,8 +287,8 @@ fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
              its fields in spec.default.httpSettings",
         ),
         (
-            manifest("gateway.networking.k8s.io/v1", "TCPRoute"),
-            "gateway.networking.k8s.io/v1 TCPRoute is not a kind that is read here",
+            manifest("gateway.networking.k8s.io/v1", "XMesh"),
+            "gateway.networking.k8s.io/v1 XMesh is not a kind that is read here",
         ),
         (manifest("serving.example/v1", "Servic"), "serving.example/v1 Servic is not a kind that is read here"),
         (manifest("v1", "List"), "v1 List is not a kind that is read here: give each item a document of its own"),

@@ -55,6 +55,12 @@ pub(crate) fn policy_status() -> Value {
 pub(crate) fn schema(kind: Kind) -> Value {
     let crd = crd(kind.plural());
     let versions = crd["spec"]["versions"].as_array().expect("a CRD has versions");
+    let is_read = |version: &&Value| {
+        // What was experimental of kinds that came late was nobody's promise, and says other things.
+        let is_young = matches!(kind, Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute);
+        !(is_young && version["name"].as_str().is_some_and(|name| name.starts_with("v1alpha")))
+    };
+    let versions: Vec<_> = versions.iter().filter(is_read).collect();
     let served: Vec<_> = versions.iter().filter_map(|version| version["name"].as_str()).collect();
     assert_eq!(served, kind.versions(), "versions of {kind}");
     assert_eq!(crd["spec"]["names"]["plural"], kind.plural());
@@ -167,6 +173,9 @@ pub(crate) fn encoded_spec(object: &api::Object) -> Value {
         api::Object::Gateway(object) => serde_json::to_value(&object.spec),
         api::Object::HttpRoute(object) => serde_json::to_value(&object.spec),
         api::Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
+        api::Object::TlsRoute(object) => serde_json::to_value(&object.spec),
+        api::Object::TcpRoute(object) => serde_json::to_value(&object.spec),
+        api::Object::UdpRoute(object) => serde_json::to_value(&object.spec),
         api::Object::BackendTlsPolicy(object) => serde_json::to_value(&object.spec),
         api::Object::ReferenceGrant(object) => serde_json::to_value(&object.spec),
         other => panic!("{} has no spec that can be encoded", other.id()),

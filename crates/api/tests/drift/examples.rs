@@ -34,9 +34,13 @@ fn manifests(folder: &Path) -> Vec<(PathBuf, Value)> {
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let ours = documents.into_iter().filter(|document| {
-                let group =
-                    document["apiVersion"].as_str().unwrap_or_default().starts_with("gateway.networking.k8s.io/v1");
-                group && kinds().any(|kind| document["kind"] == kind.as_str())
+                let version = document["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+                version.is_some_and(|(group, version)| {
+                    let is = |kind: api::Kind| {
+                        document["kind"] == kind.as_str() && kind.group() == group && kind.versions().contains(&version)
+                    };
+                    kinds().any(is)
+                })
             });
             found.extend(ours.map(|document| (path.clone(), document)));
         }

@@ -26,7 +26,9 @@ fn every_property_of_a_status_survives_decoding_and_encoding() {
     status_survives::<GatewayClassStatus>(&of(Kind::GatewayClass));
     status_survives::<GatewayStatus>(&of(Kind::Gateway));
     status_survives::<RouteStatus>(&of(Kind::HttpRoute));
-    status_survives::<RouteStatus>(&of(Kind::GrpcRoute));
+    for kind in [Kind::GrpcRoute, Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute] {
+        status_survives::<RouteStatus>(&of(kind));
+    }
     status_survives::<PolicyStatus>(&crd::policy_status());
 }
 

@@ -6,14 +6,17 @@ use std::{
     net::SocketAddr,
 };
 
-use ir::Port;
+use ir::{Port, backend::Transport};
 use tokio::net::TcpSocket;
 use translate::Translator;
+
+/// A port in TCP or in UDP, which are two.
+type Bound = (Port, Transport);
 
 /// Tries to bind ports.
 pub trait HostPorts: Send {
     /// Why the port cannot be bound, if it cannot. With `ours` a proxy of ours may hold it, which is no obstacle.
-    fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error>;
+    fn try_bind(&mut self, port: Port, transport: Transport, ours: bool) -> Result<(), io::Error>;
 }
 
 /// Checks ports before proxies get listeners on them.
@@ -23,10 +26,10 @@ pub trait HostPorts: Send {
 pub struct PortCheck {
     host: Box<dyn HostPorts>,
     /// What was wanted at the last look.
-    wanted: BTreeSet<Port>,
+    wanted: BTreeSet<Bound>,
     /// Ports that could be bound once, and so may be held by a proxy of ours, even one that is about to let go.
-    ours: BTreeSet<Port>,
-    unusable: BTreeMap<Port, String>,
+    ours: BTreeSet<Bound>,
+    unusable: BTreeMap<Bound, String>,
 }
 
 impl PortCheck {
@@ -37,15 +40,15 @@ impl PortCheck {
 
     /// Looks at the ports that are newly wanted. Returns whether anything changed for the translator.
     pub(super) fn check(&mut self, translator: &mut Translator) -> bool {
-        let wanted: BTreeSet<Port> = translator.wanted_ports().into_iter().map(|(_, port)| port).collect();
+        let wanted: BTreeSet<Bound> = translator.wanted_ports().into_iter().map(|(_, port)| port).collect();
         // A port that cannot be bound stays wanted, though no listener has it while it cannot.
-        let new: Vec<Port> = wanted.difference(&self.wanted).copied().collect();
-        let gone: Vec<Port> = self.unusable.keys().filter(|port| !wanted.contains(port)).copied().collect();
+        let new: Vec<Bound> = wanted.difference(&self.wanted).copied().collect();
+        let gone: Vec<Bound> = self.unusable.keys().filter(|port| !wanted.contains(port)).copied().collect();
         self.wanted = wanted;
         let mut changed = false;
         for port in gone {
             self.unusable.remove(&port);
-            translator.set_unusable_port(port, None);
+            translator.set_unusable_port(port.0, port.1, None);
             changed = true;
         }
         for port in new {
@@ -66,8 +69,9 @@ impl PortCheck {
         }
     }
 
-    fn try_port(&mut self, port: Port, translator: &mut Translator) -> bool {
-        let why = self.host.try_bind(port, self.ours.contains(&port)).err().map(|error| words(&error));
+    fn try_port(&mut self, port: Bound, translator: &mut Translator) -> bool {
+        let (number, transport) = port;
+        let why = self.host.try_bind(number, transport, self.ours.contains(&port)).err().map(|error| words(&error));
         if why.is_none() {
             self.ours.insert(port);
         }
@@ -79,11 +83,11 @@ impl PortCheck {
             return false;
         }
         if let Some(why) = &why {
-            tracing::warn!(port, why, "a port cannot be bound");
+            tracing::warn!(port = number, ?transport, why, "a port cannot be bound");
         } else {
-            tracing::info!(port, "a port can be bound again");
+            tracing::info!(port = number, ?transport, "a port can be bound again");
         }
-        translator.set_unusable_port(port, why);
+        translator.set_unusable_port(number, transport, why);
         true
     }
 }
@@ -102,7 +106,10 @@ fn words(error: &io::Error) -> String {
 pub struct ThisHost;
 
 impl HostPorts for ThisHost {
-    fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error> {
+    fn try_bind(&mut self, port: Port, transport: Transport, ours: bool) -> Result<(), io::Error> {
+        if transport == Transport::Udp {
+            return try_bind_udp(port, ours);
+        }
         let socket = TcpSocket::new_v4()?;
         // As Envoy does, so that connections of the past that linger are no obstacle.
         socket.set_reuseaddr(true)?;
@@ -115,6 +122,16 @@ impl HostPorts for ThisHost {
     }
 }
 
+/// The same for datagrams. With `ours` whoever shares the port is taken for a proxy of ours.
+fn try_bind_udp(port: Port, ours: bool) -> Result<(), io::Error> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+    #[cfg(unix)]
+    socket.set_reuse_port(ours)?;
+    #[cfg(not(unix))]
+    let _ = ours;
+    socket.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,10 +140,20 @@ mod tests {
     fn a_port_that_another_has_cannot_be_bound() {
         let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = other.local_addr().expect("it is bound").port();
-        let error = ThisHost.try_bind(port, false).expect_err("it is taken");
+        let error = ThisHost.try_bind(port, Transport::Tcp, false).expect_err("it is taken");
         assert_eq!(words(&error), "another process has it");
         drop(other);
-        ThisHost.try_bind(port, false).expect("it is free");
+        ThisHost.try_bind(port, Transport::Tcp, false).expect("it is free");
+    }
+
+    #[test]
+    fn a_port_of_datagrams_is_another_one() {
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let port = other.local_addr().expect("it is bound").port();
+        let error = ThisHost.try_bind(port, Transport::Udp, false).expect_err("it is taken");
+        assert_eq!(words(&error), "another process has it");
+        drop(other);
+        ThisHost.try_bind(port, Transport::Udp, false).expect("it is free");
     }
 
     #[tokio::test]
@@ -137,7 +164,7 @@ mod tests {
         socket.bind(([0, 0, 0, 0], 0).into()).expect("a port");
         let envoy = socket.listen(1).expect("it is bound");
         let port = envoy.local_addr().expect("it is bound").port();
-        ThisHost.try_bind(port, false).expect_err("it is taken");
-        ThisHost.try_bind(port, true).expect("it is shared");
+        ThisHost.try_bind(port, Transport::Tcp, false).expect_err("it is taken");
+        ThisHost.try_bind(port, Transport::Tcp, true).expect("it is shared");
     }
 }

@@ -4,7 +4,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ir::Port;
+use ir::{Port, backend::Transport};
 use xds::{Hub, ResourceType};
 
 use super::*;
@@ -82,7 +82,7 @@ impl Host {
 }
 
 impl HostPorts for Host {
-    fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error> {
+    fn try_bind(&mut self, port: Port, _: Transport, ours: bool) -> Result<(), io::Error> {
         let mut state = self.0.lock().expect("no test panicked");
         state.tried.push((port, ours));
         if state.taken.contains(&port) && !ours { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(()) }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use ir::backend::Transport;
 use serde_json::{Value, json};
 
 use super::Rendering;
@@ -37,9 +38,13 @@ fn ports(plan: &Rendering<'_>) -> Value {
     let ports = plan.plan.ports.iter().map(|port| {
         // The name of a listener may be none of a Service's port, and two may share a port.
         let name = Some(port.name.to_string()).filter(|name| check::dns_label(name) && !taken.contains(name));
-        let name = name.unwrap_or_else(|| format!("port-{}", port.port));
+        let (protocol, suffix) = match port.transport {
+            Transport::Tcp => ("TCP", ""),
+            Transport::Udp => ("UDP", "-udp"),
+        };
+        let name = name.unwrap_or_else(|| format!("port-{}{suffix}", port.port));
         taken.insert(name.clone());
-        let mut spec = json!({"name": name, "port": port.port, "targetPort": port.target, "protocol": "TCP"});
+        let mut spec = json!({"name": name, "port": port.port, "targetPort": port.target, "protocol": protocol});
         // What is said of a port that this Gateway does not have is said for another of the class.
         if let Some(node_port) =
             asked.ports.iter().find(|asked| asked.port == port.port).and_then(|asked| asked.node_port)

@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect, expect_file};
-use ir::{NsName, settings::Trust};
+use ir::{NsName, backend::Transport, settings::Trust};
 use serde_json::{Value, json};
 
 use super::*;
@@ -18,7 +18,8 @@ fn trusted(of_gateway: &str, trust: Trust) -> Parameters {
 }
 
 fn port(name: &str, port: u16) -> Port {
-    Port { name: name.into(), port, target: if port < 1024 { 10_000 + port } else { port } }
+    let target = if port < 1024 { 10_000 + port } else { port };
+    Port { name: name.into(), port, target, transport: Transport::Tcp }
 }
 
 fn plan() -> Plan {
@@ -145,6 +146,21 @@ fn one_address_is_asked_for_and_more_are_reported() {
 fn a_gateway_without_ports_has_no_service() {
     let kinds: Vec<_> = rendered(&Plan { ports: Vec::new(), ..plan() }).iter().map(|manifest| manifest.kind).collect();
     assert_eq!(kinds, ["ServiceAccount", "ConfigMap", "Deployment"]);
+}
+
+#[test]
+fn a_number_in_tcp_and_in_udp_is_two_ports_of_the_service() {
+    let udp = |name: &str| Port { transport: Transport::Udp, ..port(name, 53) };
+    let ports = |ports| object(&Plan { ports, ..plan() }, "Service")["spec"]["ports"].clone();
+    assert_eq!(
+        ports(vec![port("dns", 53), udp("dns-udp")]),
+        json!([
+            {"name": "dns", "port": 53, "targetPort": 10_053, "protocol": "TCP"},
+            {"name": "dns-udp", "port": 53, "targetPort": 10_053, "protocol": "UDP"},
+        ])
+    );
+    let names = ports(vec![port("a.b", 53), udp("c.d")]);
+    assert_eq!([&names[0]["name"], &names[1]["name"]], ["port-53", "port-53-udp"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Each door, by each of what is not allowed.
 
-use ir::{NsName, settings::Trust};
+use ir::{NsName, backend::Transport, settings::Trust};
 use serde_json::Value;
 
 use crate::{About, Fault, Manifest, Parameters, Plan, Port, Settings, render};
@@ -14,7 +14,7 @@ fn plan(parameters: Parameters) -> Plan {
         gateway: NsName::new("shop", "web"),
         uid: "u".into(),
         class: "portcullis".into(),
-        ports: vec![Port { name: "http".into(), port: 80, target: 10_080 }],
+        ports: vec![Port { name: "http".into(), port: 80, target: 10_080, transport: Transport::Tcp }],
         labels: Vec::new(),
         annotations: Vec::new(),
         addresses: Vec::new(),

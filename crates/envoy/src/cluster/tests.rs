@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{cluster, endpoints};
+use super::{cluster, endpoints, stream};
 use crate::{
     json,
     testing::{
         pgv,
-        samples::{assignments, clusters},
+        samples::{assignments, clusters, stream_clusters},
     },
 };
 
@@ -29,6 +29,11 @@ fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
         assert_eq!(pgv::violations(CLUSTER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
         assert!((0..100).all(|_| cluster(&sample) == encoded), "{sample:?}");
     }
+    for sample in stream_clusters() {
+        let encoded = stream(&sample);
+        assert_eq!(pgv::violations(CLUSTER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
+        assert!((0..100).all(|_| stream(&sample) == encoded), "{sample:?}");
+    }
     for sample in assignments(&Arc::from("c")) {
         let encoded = endpoints(&sample);
         assert_eq!(pgv::violations(ENDPOINTS, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
@@ -42,6 +47,34 @@ fn endpoints_come_over_ads_under_the_name_of_the_cluster() {
     assert_eq!(built["name"], "service/apps/one/80");
     assert_eq!(built["type"], "EDS");
     assert_eq!(built["edsClusterConfig"], json!({"edsConfig": {"ads": {}, "resourceApiVersion": "V3"}}));
+}
+
+#[test]
+fn an_endpoint_that_goes_in_no_way_a_cluster_of_streams_knows_is_connected_to_by_nobody() {
+    let [plain, datagrams, policies] = &stream_clusters()[..] else { panic!("three samples") };
+    let built = |sample| json::value(CLUSTER, &stream(sample).body.to_bytes()).expect("a cluster");
+    let ways = |built: &Value| -> Vec<_> {
+        let ways = built["transportSocketMatches"].as_array().into_iter().flatten();
+        ways.map(|way| (way["match"]["way"].clone(), way["transportSocket"]["name"].clone())).collect()
+    };
+    let (raw, tls) = (json!("envoy.transport_sockets.raw_buffer"), json!("envoy.transport_sockets.tls"));
+    let proxy = json!("envoy.transport_sockets.upstream_proxy_protocol");
+    assert_eq!(ways(&built(plain)), [(json!("plain"), raw.clone())]);
+    let nobody = &built(plain)["transportSocket"]["typedConfig"]["commonTlsContext"]["validationContext"];
+    assert_eq!(nobody["verifyCertificateHash"], json!(["00".repeat(32)]));
+    assert_eq!(
+        ways(&built(policies)),
+        [
+            (json!("plain"), raw),
+            (json!("service/apps/a/443/tls"), tls),
+            (json!("service/apps/b/443"), proxy.clone()),
+            (json!("service/apps/c/443/tls"), proxy),
+        ]
+    );
+    assert_eq!((ways(&built(datagrams)), &built(datagrams)["transportSocket"]), (vec![], &Value::Null));
+    let weighted = assigned(4);
+    let metadata = &weighted["endpoints"][1]["lbEndpoints"][0]["metadata"];
+    assert_eq!(metadata["filterMetadata"], json!({"envoy.transport_socket_match": {"way": "plain"}}));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
 };
 use ir::{
-    backend::{Cluster, Protocol},
+    backend::{Cluster, Protocol, Way},
     listener::TlsSecret,
     upstream::{PeerName, ProxyProtocol, Tls, TlsTrust, TlsVersion},
 };
@@ -34,8 +34,37 @@ pub(super) fn socket(cluster: &Cluster) -> Option<TransportSocket> {
         (None, Protocol::Http1Tls) => Some(unverified()),
         (None, Protocol::Http1 | Protocol::H2c) => None,
     };
-    let tls = tls.map(|context| wrap(extension::TLS, &context));
-    let Some(version) = cluster.config.proxy_protocol else { return tls };
+    around(tls.as_ref(), cluster.config.proxy_protocol)
+}
+
+/// In what endpoints are connected to that ask for this way.
+pub(super) fn of_way(way: &Way, trust_store: &str) -> TransportSocket {
+    let tls = way.tls.as_ref().map(|tls| context(tls, trust_store));
+    around(tls.as_ref(), way.proxy_protocol).unwrap_or_else(plain)
+}
+
+/// Nothing at all.
+pub(super) fn plain() -> TransportSocket {
+    wrap(extension::RAW_BUFFER, &RawBuffer {})
+}
+
+/// TLS with nobody: no certificate has this hash.
+pub(super) fn nobody() -> TransportSocket {
+    let nobody = CertificateValidationContext {
+        verify_certificate_hash: vec!["00".repeat(32)],
+        ..CertificateValidationContext::default()
+    };
+    let context = CommonTlsContext {
+        validation_context_type: Some(ValidationContextType::ValidationContext(nobody)),
+        ..CommonTlsContext::default()
+    };
+    wrap(extension::TLS, &UpstreamTlsContext { common_tls_context: Some(context), ..UpstreamTlsContext::default() })
+}
+
+/// TLS, and before it the PROXY protocol; none for neither.
+fn around(tls: Option<&UpstreamTlsContext>, proxy_protocol: Option<ProxyProtocol>) -> Option<TransportSocket> {
+    let tls = tls.map(|context| wrap(extension::TLS, context));
+    let Some(version) = proxy_protocol else { return tls };
     let proxy = ProxyProtocolUpstreamTransport {
         config: Some(ProxyProtocolConfig {
             version: match version {
@@ -44,7 +73,7 @@ pub(super) fn socket(cluster: &Cluster) -> Option<TransportSocket> {
             } as i32,
             ..ProxyProtocolConfig::default()
         }),
-        transport_socket: Some(tls.unwrap_or_else(|| wrap(extension::RAW_BUFFER, &RawBuffer {}))),
+        transport_socket: Some(tls.unwrap_or_else(plain)),
         ..ProxyProtocolUpstreamTransport::default()
     };
     Some(wrap(extension::UPSTREAM_PROXY_PROTOCOL, &proxy))

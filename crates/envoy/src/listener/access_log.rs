@@ -58,9 +58,35 @@ const FIELDS: [(&str, &str); 24] = [
     ("x_forwarded_for", "%REQ(X-FORWARDED-FOR)%"),
 ];
 
+/// Those that say something of a connection, or a session of datagrams, as a whole.
+const CONNECTION: [&str; 12] = [
+    "bytes_received",
+    "bytes_sent",
+    "connection_termination_details",
+    "downstream_local_address",
+    "downstream_remote_address",
+    "duration_ms",
+    "requested_server_name",
+    "response_flags",
+    "start_time",
+    "upstream_cluster",
+    "upstream_host",
+    "upstream_transport_failure_reason",
+];
+
 /// One line of JSON a request, values quoted by Envoy's encoder, to standard output.
 pub(super) fn of_edge() -> EnvoyLog {
-    let fields = FIELDS.iter().map(|(name, command)| ((*name).to_owned(), (*command).into())).collect();
+    of_fields(|_| true)
+}
+
+/// The same, a line a connection or session.
+pub(super) fn of_connections() -> EnvoyLog {
+    of_fields(|field| CONNECTION.contains(&field))
+}
+
+fn of_fields(wanted: impl Fn(&str) -> bool) -> EnvoyLog {
+    let fields = FIELDS.iter().filter(|(name, _)| wanted(name));
+    let fields = fields.map(|(name, command)| ((*name).to_owned(), (*command).into())).collect();
     written_to(LogStream::Stdout, &json(&serde_json::Value::Object(fields)))
 }
 

@@ -3,10 +3,13 @@ use std::sync::Arc;
 use ir::settings::Edge;
 use serde_json::{Value, json};
 
-use super::listener;
+use super::{listener, udp};
 use crate::{
     json,
-    testing::{pgv, samples::listeners},
+    testing::{
+        pgv,
+        samples::{listeners, udp_listeners},
+    },
 };
 
 const LISTENER: &str = "envoy.config.listener.v3.Listener";
@@ -37,6 +40,51 @@ fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
             assert!((0..100).all(|_| listener(&sample, edge) == encoded), "{sample:?}");
         }
     }
+}
+
+#[test]
+fn every_sample_of_datagrams_keeps_the_rules_of_its_message_and_has_one_encoding() {
+    for sample in udp_listeners() {
+        let encoded = udp(&sample, &Edge::default());
+        assert_eq!(pgv::violations(LISTENER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
+        assert!((0..100).all(|_| udp(&sample, &Edge::default()) == encoded), "{sample:?}");
+    }
+}
+
+#[test]
+fn a_listener_of_datagrams_sends_all_to_one_cluster_and_has_no_chains() {
+    let sample = &udp_listeners()[0];
+    let built = json::value(LISTENER, &udp(sample, &Edge::default()).body.to_bytes()).expect("a listener");
+    assert_eq!(built["name"], "listener/53/udp");
+    let address = json!({"protocol": "UDP", "address": "0.0.0.0", "portValue": 10_053});
+    assert_eq!((&built["address"]["socketAddress"], &built["filterChains"]), (&address, &Value::Null));
+    let proxy = &built["listenerFilters"][0]["typedConfig"];
+    let cluster = &proxy["matcher"]["onNoMatch"]["action"]["typedConfig"]["cluster"];
+    assert_eq!((cluster, &proxy["idleTimeout"]), (&json!("udp/dns"), &json!("60s")));
+    let sizes = [&built["udpListenerConfig"]["downstreamSocketConfig"], &proxy["upstreamSocketConfig"]];
+    assert_eq!(sizes.map(|size| size["maxRxDatagramSize"].clone()), [json!("9000"), json!("9000")]);
+}
+
+#[test]
+fn a_stream_goes_to_one_cluster_with_one_attempt() {
+    let built = built(5);
+    let chain = &built["filterChains"][0];
+    let proxy = &chain["filters"][0]["typedConfig"];
+    assert_eq!((&proxy["cluster"], &proxy["maxConnectAttempts"]), (&json!("tcp/db"), &json!(1)));
+    assert_eq!((&chain["filterChainMatch"], &built["listenerFilters"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn chains_of_streams_and_of_requests_share_a_port_of_tls() {
+    let built = built(6);
+    assert_eq!(built["listenerFilters"][0]["name"], "envoy.filters.listener.tls_inspector");
+    let chains = built["filterChains"].as_array().expect("chains").iter();
+    let names: Vec<_> = chains.map(|chain| chain["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["https/446/exact", "tls/through/b.example.com", "tls/ends/*.example.com", "closed", "closed/*"]);
+    let ends = &built["filterChains"][2]["transportSocket"]["typedConfig"]["commonTlsContext"];
+    assert_eq!(ends["alpnProtocols"], Value::Null, "nobody knows what clients speak");
+    assert_eq!(built["filterChains"][1]["transportSocket"], Value::Null);
+    assert_eq!(built["filterChains"][4]["filterChainMatch"], Value::Null);
 }
 
 #[test]

@@ -17,8 +17,8 @@ mod clusters;
 mod listeners;
 mod telemetry;
 
-pub use clusters::{assignments, clusters};
-pub use listeners::listeners;
+pub use clusters::{assignments, clusters, stream_clusters};
+pub use listeners::{listeners, udp_listeners};
 
 /// The clusters that [`rules`] forward to; any other name is a broken share.
 pub const CLUSTERS: [&str; 3] = ["service/apps/one/80", "service/apps/two/8080", "service/apps/three/443"];

@@ -159,7 +159,7 @@ fn listeners_and_routes_that_are_not_served_say_why() {
     let mut detached = route("detached", json!({"hostnames": ["other.org"]}));
     detached["spec"]["parentRefs"][0]["sectionName"] = json!("web");
     let mut unserved = http("tcp", 81, "");
-    unserved["protocol"] = json!("TCP");
+    unserved["protocol"] = json!("SCTP");
     let scene = scene(json!([http("web", 80, "a.example.com"), unserved]), [detached]);
     let text = text(&scene);
     assert!(text.contains("  listener tcp ( 81, *), not served\n    ! "), "{text}");

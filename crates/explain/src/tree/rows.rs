@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ir::{Chain, ListenerId, ParentId, Problem, RouteId, route::RuleSpec};
+use ir::{Chain, Hostname, ListenerId, ParentId, Problem, RouteId, backend::Destination, route::RuleSpec};
 use translate::{
     Translator,
     inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
@@ -23,10 +23,13 @@ pub struct Rows {
 pub(super) struct GatewayRows {
     pub(super) gateway: Gateway,
     /// The root routes of each of its listeners, sorted by name.
-    pub(super) roots: Vec<Vec<(AttachedRoute, Arc<NodeRows>)>>,
+    pub(super) roots: Vec<Vec<RootRows>>,
     /// Routes that are attached to none of its listeners, and why.
     pub(super) detached: Vec<(RouteId, Fault)>,
 }
+
+/// A route at a listener, and the hostnames at which another one of streams is served in its place.
+pub(super) type RootRows = (AttachedRoute, Arc<NodeRows>, Vec<Hostname>);
 
 /// A route at its place.
 pub(super) struct NodeRows {
@@ -50,6 +53,9 @@ pub(super) struct RuleRows {
     pub(super) served: Option<ServedRule>,
     /// What is to be said where proxies have no room for it.
     pub(super) no_room: Vec<Problem>,
+    /// Where connections or datagrams go, by weight, and why shares go nowhere.
+    pub(super) stream: Vec<(Option<Destination>, u32)>,
+    pub(super) stream_problems: Vec<Problem>,
     pub(super) delegation: Option<Delegation>,
     /// Whether children serve them, for each match of the delegation.
     pub(super) fits: Vec<bool>,
@@ -88,7 +94,10 @@ impl Rows {
                 let routes = attached.remove(&listener.id).unwrap_or_default().into_iter().map(|route| {
                     let rows = roots.entry(route.route.clone());
                     let rows = rows.or_insert_with_key(|route| Arc::new(NodeRows::root(tables, route)));
-                    (route, rows.clone())
+                    let places = tables.places(&route, &listener.id).into_iter();
+                    let lost = places.filter(|(_, is_served)| !is_served).map(|(place, _)| place.hostname);
+                    let lost = lost.collect();
+                    (route, rows.clone(), lost)
                 });
                 routes.collect()
             });
@@ -117,6 +126,7 @@ impl NodeRows {
 
     fn of(tables: Inspector<'_>, chain: Chain, head: Head) -> Self {
         let (serving, route) = (tables.serving(&chain), tables.route(chain.route()));
+        let serving = serving.or_else(|| is_served(tables, chain.route()).then_some(Serving::AsWritten));
         let no_room = tables.no_room(&chain);
         let rules = route.iter().flat_map(|route| &route.rules).zip(0..).map(|(_, rule)| {
             let rows = RuleRows::of(tables, &chain, rule, serving.is_some());
@@ -137,9 +147,22 @@ impl RuleRows {
             Some(delegation) if is_served => selected(tables, chain, rule, delegation),
             _ => Vec::new(),
         };
-        let written = tables.written_rule(chain.route(), rule);
-        Self { written, served: tables.rule(chain, rule), no_room: Vec::new(), delegation, fits, selected }
+        let route = chain.route();
+        let written = tables.written_rule(route, rule);
+        let (served, stream, stream_problems) = if route.kind.is_stream() {
+            (None, tables.stream_shares(route), tables.stream_problems(route))
+        } else {
+            (tables.rule(chain, rule), Vec::new(), Vec::new())
+        };
+        Self { written, served, no_room: Vec::new(), stream, stream_problems, delegation, fits, selected }
     }
+}
+
+/// Whether a route of streams serves any place.
+fn is_served(tables: Inspector<'_>, route: &RouteId) -> bool {
+    let Some(attached) = tables.attached_route(route).filter(|_| route.kind.is_stream()) else { return false };
+    let mut listeners = attached.listeners();
+    listeners.any(|listener| tables.places(&attached, listener).iter().any(|(_, is_served)| *is_served))
 }
 
 /// Whom each reference of a rule selects.

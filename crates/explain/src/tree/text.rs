@@ -56,8 +56,16 @@ fn write_listener<'a>(
     if routes.is_empty() {
         line(f, 2, format_args!("no routes"))?;
     }
-    for Root { hostnames, route } in routes {
+    for Root { hostnames, superseded, route } in routes {
+        let all = superseded == hostnames;
         let hostnames = hostnames.join(", ");
+        if !superseded.is_empty() && route.route.kind.is_stream() {
+            let which = if all { String::new() } else { format!(" for {}", superseded.join(", ")) };
+            line(f, 2, format_args!("{} for {hostnames}: another is served in its place{which}", route.route))?;
+            if all {
+                continue;
+            }
+        }
         if let Some(other) = written.get(&route.route) {
             line(f, 2, format_args!("{} for {hostnames}: as at listener {other}", route.route))?;
             continue;
@@ -88,6 +96,10 @@ fn write_node(f: &mut fmt::Formatter<'_>, depth: usize, node: &Node) -> fmt::Res
 fn write_rule(f: &mut fmt::Formatter<'_>, depth: usize, rule: &Rule) -> fmt::Result {
     let name = rule.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
     match &rule.matches[..] {
+        [] if rule.answer.is_some() => {
+            let answer = rule.answer.as_ref().map(ToString::to_string).unwrap_or_default();
+            line(f, depth, format_args!("rule {}{name} -> {answer}", rule.rule))?;
+        }
         [] => line(f, depth, format_args!("rule {}{name}: matches nothing", rule.rule))?,
         [only] => line(f, depth, format_args!("rule {}{name}: {} -> {}", rule.rule, only.written, outcome(only)))?,
         all => {

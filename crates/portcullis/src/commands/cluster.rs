@@ -51,22 +51,35 @@ pub(crate) async fn explain(mut args: cli::Explain) -> anyhow::Result<ExitCode> 
     }
     let cli::AnswerArgs { source, output } = args.answer;
     let headers = args.headers.iter().map(String::as_str);
-    let request = explain::Request::new(&args.method, &args.url, headers)?;
+    let asked = match explain::Connection::parse(&args.url) {
+        Some(connection) => Asked::Connection(connection?),
+        None => Asked::Request(explain::Request::new(&args.method, &args.url, headers)?),
+    };
     let mut source = Source::open(source).await?;
     let gateway = gateway(&source, args.gateway.name)?;
     let translator = match &mut source.answers {
         Answers::Controller(controller) => {
             let gateway = gateway.to_string();
-            let asked = [("format", word(output)), ("gateway", &gateway), ("method", &args.method), ("url", &args.url)];
+            let words = [("format", word(output)), ("gateway", &gateway), ("method", &args.method), ("url", &args.url)];
             let headers = args.headers.iter().map(|header| ("header", header.as_str()));
-            let question: Vec<_> = asked.into_iter().chain(headers).collect();
+            let question: Vec<_> = words.into_iter().chain(headers).collect();
             return print(&controller.ask("/debug/explain", &question).await?);
         }
         Answers::Files(loaded) => &loaded.translator,
         Answers::Snapshot(snapshot) => &snapshot.translator,
     };
-    let explanation = explain::explain(translator, &gateway, &request);
-    print(&document::render(&explanation, output.into())?)
+    print(&match asked {
+        Asked::Request(request) => document::render(&explain::explain(translator, &gateway, &request), output.into())?,
+        Asked::Connection(connection) => {
+            document::render(&explain::explain_connection(translator, &gateway, &connection), output.into())?
+        }
+    })
+}
+
+/// What is asked about.
+enum Asked {
+    Request(explain::Request),
+    Connection(explain::Connection),
 }
 
 /// Prints what the Envoys of a Gateway are given.

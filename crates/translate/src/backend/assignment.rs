@@ -9,8 +9,11 @@ use ir::{
     backend::{Assignment, Destination, Endpoint, Locality},
 };
 
-use super::{endpoints_of, hosts::BackendHosts};
-use crate::tables::backend::{AssignmentBytes, ClusterId, SessionCluster};
+use super::{endpoints_of, hosts::BackendHosts, place};
+use crate::tables::{
+    backend::{AssignmentBytes, ClusterId, SessionCluster},
+    stream::PlaceShares,
+};
 
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
@@ -25,9 +28,16 @@ impl Lookup for AssignmentBytes {
                         zone: "".into(),
                         sub_zone: to.cluster_name().into(),
                         weight: Some(*weight),
+                        way: "".into(),
                         endpoints: localities_of(scope, to).into_iter().flatten().flat_map(|at| at.endpoints).collect(),
                     })
                     .collect()
+            }
+            ClusterId::Place(at) => {
+                let shares = scope.get::<PlaceShares>(at).unwrap_or_default();
+                let endpoints =
+                    |to: &_| localities_of(scope, to).into_iter().flatten().flat_map(|at| at.endpoints).collect();
+                return Some(envoy::cluster::endpoints(&place::assignment(at, &shares, endpoints)));
             }
         };
         Some(envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities }))
@@ -79,6 +89,7 @@ fn by_zone(slices: &[(Port, Arc<api::core::EndpointSlice>)]) -> Vec<Locality> {
             zone: zone.into(),
             sub_zone: "".into(),
             weight: None,
+            way: "".into(),
             endpoints: endpoints
                 .into_iter()
                 .map(|((address, port), ready)| Endpoint { address, port, ready: ready || !any_ready, is_host: false })

@@ -64,7 +64,7 @@ impl Hosts {
         addresses.dedup();
         let endpoint = |(address, port)| Endpoint { address, port, ready: true, is_host: true };
         let endpoints = addresses.into_iter().map(endpoint).collect();
-        vec![Locality { zone: "".into(), sub_zone: "".into(), weight: None, endpoints }]
+        vec![Locality { zone: "".into(), sub_zone: "".into(), weight: None, way: "".into(), endpoints }]
     }
 
     /// The ports of its hosts, each once.

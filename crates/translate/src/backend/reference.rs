@@ -109,7 +109,8 @@ impl<'a> Reference<'a> {
         Ok(Self { from, field, kind, name: to.target(from.namespace), port: to.port })
     }
 
-    fn refuse(&self, reason: Reason, name: &str, message: String) -> Problem {
+    /// A problem of the reference, or of a field of it.
+    pub(super) fn refuse(&self, reason: Reason, name: &str, message: String) -> Problem {
         refuse(self.field, reason, name, message)
     }
 
@@ -146,7 +147,7 @@ impl<'a> Reference<'a> {
     }
 
     /// What it means, whether that is there or not.
-    fn destination(&self) -> Result<Destination, Problem> {
+    pub(super) fn destination(&self) -> Result<Destination, Problem> {
         match (self.kind.1, self.port()?) {
             ("Service", Some(port)) => Ok(Destination::Service(ServicePort::tcp(self.name.clone(), port))),
             ("Service", None) => {
@@ -176,37 +177,55 @@ impl<'a> Reference<'a> {
 
     /// What a sender has to know of what it means.
     fn reach(&self, scope: &Scope<'_>, destination: &Destination, sent: Sent) -> Result<Arc<Reach>, Problem> {
-        let object = self.object();
         let sought = Sought { to: destination.clone(), in_grpc: sent.in_grpc() };
-        let Some(reach) = scope.get::<Reached>(&sought) else {
-            let message = format!("{object} does not exist; create it, or correct the name");
-            return Err(self.refuse(Reason::BackendNotFound, ".name", message));
-        };
+        let Some(reach) = scope.get::<Reached>(&sought) else { return Err(self.missing()) };
         if let Err(Unusable { reason, message }) = &reach.protocol {
-            // Who refers to a backend of others need not know what is called how there.
-            let message = if self.name.namespace != *self.from.namespace && reach.is_configured {
-                format!("{object} cannot be used: a policy of another namespace, which applies to it, is not valid")
-            } else {
-                message.clone()
-            };
-            return Err(self.refuse(*reason, "", message));
+            return Err(self.unusable(*reason, message, reach.is_configured));
         }
-        if let (Destination::Backend(_), Some(port)) = (destination, self.port()?)
-            && !reach.ports.contains(&port)
-        {
-            let ports: Vec<_> = reach.ports.iter().map(ToString::to_string).collect();
-            let message =
-                format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
-            return Err(self.refuse(Reason::BackendNotFound, ".port", message));
-        }
+        self.has_port(destination, &reach.ports)?;
         if matches!(sent, Sent::Own { .. }) && reach.by_name && !may_be_local(scope) {
             let message = format!(
-                "{object} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be \
-                 local; name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal"
+                "{} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be \
+                 local; name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal",
+                self.object()
             );
             return Err(self.refuse(Reason::UnsupportedValue, "", message));
         }
         Ok(reach)
+    }
+
+    /// That nothing of this name is there.
+    pub(super) fn missing(&self) -> Problem {
+        let message = format!("{} does not exist; create it, or correct the name", self.object());
+        self.refuse(Reason::BackendNotFound, ".name", message)
+    }
+
+    /// That what it means cannot be used; whether a policy of its owner may be why.
+    pub(super) fn unusable(&self, reason: Reason, message: &str, is_configured: bool) -> Problem {
+        // Who refers to a backend of others need not know what is called how there.
+        let message = if self.name.namespace != *self.from.namespace && is_configured {
+            format!(
+                "{} cannot be used: a policy of another namespace, which applies to it, is not valid",
+                self.object()
+            )
+        } else {
+            message.to_owned()
+        };
+        self.refuse(reason, "", message)
+    }
+
+    /// The port that is named with a Backend must be that of a host of it.
+    pub(super) fn has_port(&self, destination: &Destination, ports: &[Port]) -> Result<(), Problem> {
+        if let (Destination::Backend(_), Some(port)) = (destination, self.port()?)
+            && !ports.contains(&port)
+        {
+            let object = self.object();
+            let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+            let message =
+                format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
+            return Err(self.refuse(Reason::BackendNotFound, ".port", message));
+        }
+        Ok(())
     }
 }
 

@@ -15,21 +15,31 @@ pub(super) fn mark(listeners: &mut [ListenerModel]) {
 }
 
 fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
-    listener.scheme.filter(|_| listener.port != 0)?;
+    let own = listener.protocol.filter(|_| listener.port != 0)?;
     let field = |name| format!("spec.listeners[{}].{name}", listener.index);
+    // Ports of TCP and of UDP are two.
     let rivals = || {
-        all.iter()
-            .filter(|rival| rival.index != listener.index && rival.port == listener.port && rival.scheme.is_some())
+        all.iter().filter_map(|rival| Some((rival, rival.protocol?))).filter(|(rival, protocol)| {
+            rival.index != listener.index && rival.port == listener.port && protocol.transport() == own.transport()
+        })
     };
-    if let Some(rival) = rivals().find(|rival| rival.scheme != listener.scheme) {
+    if let Some((rival, _)) = rivals().find(|(_, protocol)| protocol.class() != own.class()) {
         let message = format!(
             "port {} is used with another protocol by listener {}; give each protocol a port of its own",
             listener.port, rival.name
         );
         return Some(Fault::at(Reason::ProtocolConflict, field("protocol"), message));
     }
+    if own.told_by().is_none() {
+        let (rival, _) = rivals().next()?;
+        let message = format!(
+            "port {} is that of listener {} too, and nothing tells what is meant for which; give each a port of its own",
+            listener.port, rival.name
+        );
+        return Some(Fault::at(Reason::ProtocolConflict, field("port"), message));
+    }
     listener.claims?;
-    let rival = rivals().find(|rival| rival.claims.is_some() && rival.hostname == listener.hostname)?;
+    let (rival, _) = rivals().find(|(rival, _)| rival.claims.is_some() && rival.hostname == listener.hostname)?;
     let message = format!(
         "{} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
         listener.hostname, listener.port, rival.name

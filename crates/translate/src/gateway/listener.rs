@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use api::shared::SecretObjectReference;
 use engine::{Derived, Emitter, Scope};
-use ir::{Hostname, ListenerId, NsName, Reason, RouteConfigId, filter::Scheme};
+use ir::{
+    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind, filter::Scheme, listener::ListenerProtocol,
+    stream::PlaceId,
+};
 
 use super::{policy, port::PortRival};
 use crate::{
@@ -18,6 +21,7 @@ use crate::{
             Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
         },
         output::{OutputId, Outputs, ToldOf},
+        stream::Place,
         strict::{OfferedListener, OfferedWide},
     },
     tls::CertificateState,
@@ -59,7 +63,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
     let summary = Arc::new(ListenerSummary {
         id: key.clone(),
         port: model.port,
-        scheme: model.scheme,
+        protocol: model.protocol,
         hostname: model.hostname.clone(),
         kinds: model.kinds.clone(),
         admits: model.admits.clone(),
@@ -69,8 +73,8 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
     if withheld.is_none() {
         serve(scope, key, &summary, secrets);
     }
-    if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
-        claim(scope, key, over, &summary, secrets);
+    if gateway.refused.is_none() {
+        claim(scope, key, model, &summary, secrets);
     }
     state
 }
@@ -89,8 +93,17 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
 
 /// What a listener that is served needs.
 fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
-    let Some(config) = summary.route_config() else { return };
     let gateway = &key.gateway;
+    for secret in secrets {
+        scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
+    }
+    let Some(protocol) = summary.protocol else { return };
+    scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port, protocol.transport()));
+    if let Some(kind @ (RouteKind::TcpRoute | RouteKind::UdpRoute)) = protocol.streams() {
+        // It leads there whether a route does or not.
+        scope.demand::<Place>(PlaceId { listener: key.clone(), kind, hostname: Hostname::Any });
+    }
+    let Some(config) = summary.route_config() else { return };
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
     scope.demand::<WideAsked>(key.clone());
     if scope.get::<Strict>(&()).is_some() {
@@ -101,18 +114,25 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     for name in envoy::extensions::NAMES {
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));
     }
-    scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port));
     scope.demand::<ToldOf>((gateway.clone(), summary.port));
-    for secret in secrets {
-        scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
-    }
 }
 
 /// Keeps its hostname from broader listeners, whether it is served or not.
-fn claim(scope: &Emitter<'_>, key: &ListenerId, over: Scheme, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
+fn claim(
+    scope: &Emitter<'_>,
+    key: &ListenerId,
+    model: &ListenerModel,
+    summary: &Arc<ListenerSummary>,
+    secrets: &[NsName],
+) {
     let (gateway, hostname) = (&key.gateway, &summary.hostname);
-    let at = PortListener { served: summary.served, over, secrets: secrets.into() };
+    let Some(protocol) = model.protocol.filter(|protocol| model.claims.is_some() || protocol.told_by().is_none())
+    else {
+        return;
+    };
+    let at = PortListener { served: summary.served, protocol, secrets: secrets.into() };
     scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
+    let Some(over) = model.claims else { return };
     let place = (gateway.clone(), summary.port, over, hostname.clone());
     scope.emit::<PortHosts>(place, (!summary.served, key.name.clone()), ());
     if over == Scheme::Http && !summary.served {
@@ -131,7 +151,7 @@ struct Certificates {
 
 fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Certificates {
     let mut found = Certificates::default();
-    if model.scheme != Some(Scheme::Https) {
+    if !model.protocol.is_some_and(ListenerProtocol::ends_tls) {
         return found;
     }
     let field = format!("spec.listeners[{}].tls.certificateRefs", model.index);
@@ -188,7 +208,7 @@ fn certificate(
 /// Why a listener is not served, the nearest cause first.
 fn withheld(model: &ListenerModel, gateway: Option<&Fault>, secrets: &[NsName], port: Option<&Fault>) -> Option<Fault> {
     let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway);
-    if own.is_none() && model.scheme == Some(Scheme::Https) && secrets.is_empty() {
+    if own.is_none() && model.protocol.is_some_and(ListenerProtocol::ends_tls) && secrets.is_empty() {
         return Some(Fault::new(Reason::Invalid, "no certificate can be presented: see ResolvedRefs"));
     }
     own.or(port).map(|fault| Fault { reason: Reason::Invalid, ..fault.clone() })
@@ -200,13 +220,13 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
         return None;
     }
     let field = format!("spec.listeners[{}].port", model.index);
-    if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port)) {
+    if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port, model.transport())) {
         let message = format!(
             "port {} of this host belongs to the older Gateway {rival}; use another port or address",
             model.bind_port
         );
         return Some(Fault::at(Reason::PortUnavailable, field, message));
     }
-    let why = scope.get::<UnusablePorts>(&model.bind_port)?;
+    let why = scope.get::<UnusablePorts>(&(model.bind_port, model.transport()))?;
     Some(Fault::at(Reason::PortUnavailable, field, format!("port {} cannot be bound: {why}", model.bind_port)))
 }

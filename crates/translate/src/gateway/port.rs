@@ -3,19 +3,19 @@
 use std::net::IpAddr;
 
 use engine::{Lookup, Scope};
-use ir::{NsName, Port, matching::Age};
+use ir::{NsName, Port, backend::Transport, matching::Age};
 
 use crate::tables::gateway::{GatewayRow, PortClaims};
 
 tables! {
     /// The older Gateway that keeps a Gateway from a port; absent where the port is free for it.
-    PortRival: (NsName, Port) => NsName;
+    PortRival: (NsName, Port, Transport) => NsName;
 }
 
 impl Lookup for PortRival {
-    fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<NsName> {
+    fn compute(scope: &Scope<'_>, (gateway, port, transport): &Self::Key) -> Option<NsName> {
         let model = scope.get::<GatewayRow>(gateway)?;
-        let claims = scope.group::<PortClaims>(port);
+        let claims = scope.group::<PortClaims>(&(*port, *transport));
         // A Gateway that does not get the port itself is in nobody's way.
         let mut winners: Vec<(&Age, &[IpAddr])> = Vec::new();
         for (age, addresses) in claims.iter().take_while(|(age, _)| **age < model.age) {

@@ -12,7 +12,7 @@ use api::{
 };
 use ir::{
     Hostname, NsName, Port, Reason, RouteKind, Settings,
-    filter::Scheme,
+    listener::ListenerProtocol,
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
 };
@@ -57,6 +57,14 @@ pub(crate) fn read(
     let mut listeners = Vec::with_capacity(gateway.spec.listeners.len());
     for (index, spec) in gateway.spec.listeners.iter().enumerate() {
         if names.insert(&spec.name) {
+            let tls = spec.tls.as_ref().filter(|tls| tls.mode == TlsModeType::Passthrough);
+            if spec.protocol == ProtocolType::Tls && tls.is_some_and(|tls| !tls.certificate_refs.is_empty()) {
+                let field = format!("spec.listeners[{index}].tls.certificateRefs");
+                ignored.push((
+                    field,
+                    "no certificate is presented where TLS is passed through; remove it, or use Terminate",
+                ));
+            }
             listeners.push(listener(gateway, index, spec, &ports, &routes));
         } else {
             ignored
@@ -139,19 +147,22 @@ fn listener(
     if port == 0 {
         refuse(Reason::PortUnavailable, "port", format!("{} is not a port; use 1 to 65535", spec.port));
     }
-    let scheme = match spec.protocol {
-        ProtocolType::Http => Some(Scheme::Http),
-        ProtocolType::Https => Some(Scheme::Https),
-        ref other => {
-            let message = format!("{:?} is not supported; use HTTP or HTTPS", other.as_str());
-            refuse(Reason::UnsupportedProtocol, "protocol", message);
-            None
-        }
-    };
-    let mut claims = scheme.or((spec.protocol == ProtocolType::Tls).then_some(Scheme::Https)).filter(|_| port != 0);
+    let tls = spec.tls.as_ref();
+    let protocol = protocol(spec);
+    if protocol.is_none() {
+        let message = format!("{:?} is not supported; use HTTP, HTTPS, TLS, TCP or UDP", spec.protocol.as_str());
+        refuse(Reason::UnsupportedProtocol, "protocol", message);
+    }
+    let mut claims = protocol.and_then(ListenerProtocol::told_by).filter(|_| port != 0);
+    let is_alone = protocol.is_some() && protocol.and_then(ListenerProtocol::told_by).is_none();
     let written = spec.hostname.as_deref().unwrap_or_default();
     let hostname = match validate::hostname::check(written) {
         _ if written.is_empty() => Hostname::Any,
+        _ if is_alone => {
+            let message = format!("not allowed on a {} listener, whose clients name no host; remove it", spec.protocol);
+            refuse(Reason::UnsupportedValue, "hostname", message);
+            Hostname::Any
+        }
         Ok(()) => Hostname::parse(written),
         Err(invalid) => {
             refuse(Reason::UnsupportedValue, "hostname", invalid.to_string());
@@ -159,32 +170,8 @@ fn listener(
             Hostname::Any
         }
     };
-    let tls = spec.tls.as_ref();
-    match (scheme, tls) {
-        (Some(Scheme::Https), None) => {
-            refuse(
-                Reason::UnsupportedValue,
-                "tls",
-                "missing, and an HTTPS listener needs it; name its certificates in certificateRefs".to_owned(),
-            );
-        }
-        (Some(Scheme::Https), Some(tls)) => {
-            if tls.mode != TlsModeType::Terminate {
-                let mode = tls.mode.as_str();
-                let message = format!("{mode:?} is not supported on an HTTPS listener; use Terminate");
-                refuse(Reason::UnsupportedValue, "tls.mode", message);
-            }
-            if let Some(option) = tls.options.keys().next() {
-                let message = format!(
-                    "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
-                );
-                refuse(Reason::UnsupportedValue, "tls.options", message);
-            }
-        }
-        (Some(Scheme::Http), Some(_)) => {
-            refuse(Reason::UnsupportedValue, "tls", "not allowed on an HTTP listener; use HTTPS".to_owned());
-        }
-        _ => {}
+    for (name, message) in tls_faults(spec, protocol) {
+        refuse(Reason::UnsupportedValue, name, message);
     }
     let namespaces = &spec.allowed_routes.namespaces;
     let admits = match (&namespaces.from, &namespaces.selector) {
@@ -215,7 +202,7 @@ fn listener(
         index,
         port,
         bind_port: ports.get(&port).copied().unwrap_or(port),
-        scheme,
+        protocol,
         hostname,
         claims,
         admits,
@@ -224,8 +211,61 @@ fn listener(
         refused,
         conflicted: None,
         bad_kinds,
-        withheld: withheld(gateway, port, scheme),
+        withheld: withheld(gateway, port, protocol),
     }
+}
+
+/// What a listener speaks; none for what is not served. One with a mode that nobody knows is refused, and passes through.
+fn protocol(spec: &api::gateway::Listener) -> Option<ListenerProtocol> {
+    let ends = spec.tls.as_ref().is_none_or(|tls| tls.mode == TlsModeType::Terminate);
+    match spec.protocol {
+        ProtocolType::Http => Some(ListenerProtocol::Http),
+        ProtocolType::Https => Some(ListenerProtocol::Https),
+        ProtocolType::Tls if ends => Some(ListenerProtocol::TlsTerminate),
+        ProtocolType::Tls => Some(ListenerProtocol::TlsPassthrough),
+        ProtocolType::Tcp => Some(ListenerProtocol::Tcp),
+        ProtocolType::Udp => Some(ListenerProtocol::Udp),
+        ProtocolType::Unknown(_) => None,
+    }
+}
+
+/// What is wrong with what a listener says of TLS: fields and messages.
+fn tls_faults(spec: &api::gateway::Listener, protocol: Option<ListenerProtocol>) -> Vec<(&'static str, String)> {
+    let mut faults = Vec::new();
+    match (protocol, &spec.tls) {
+        (Some(ListenerProtocol::Https), None) => {
+            let message = "missing, and an HTTPS listener needs it; name its certificates in certificateRefs";
+            faults.push(("tls", message.to_owned()));
+        }
+        (Some(ListenerProtocol::TlsTerminate), None) => {
+            faults.push(("tls", "missing, and a TLS listener needs it; set its mode".to_owned()));
+        }
+        (
+            Some(own @ (ListenerProtocol::Https | ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough)),
+            Some(tls),
+        ) => {
+            if own == ListenerProtocol::Https && tls.mode != TlsModeType::Terminate {
+                let mode = tls.mode.as_str();
+                faults.push(("tls.mode", format!("{mode:?} is not supported on an HTTPS listener; use Terminate")));
+            } else if let TlsModeType::Unknown(mode) = &tls.mode {
+                faults.push(("tls.mode", format!("{mode:?} is not known; use Terminate or Passthrough")));
+            }
+            if let Some(option) = tls.options.keys().next() {
+                let message = format!(
+                    "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
+                );
+                faults.push(("tls.options", message));
+            }
+        }
+        (Some(ListenerProtocol::Http), Some(_)) => {
+            faults.push(("tls", "not allowed on an HTTP listener; use HTTPS".to_owned()));
+        }
+        (Some(ListenerProtocol::Tcp | ListenerProtocol::Udp), Some(_)) => {
+            faults.push(("tls", format!("not allowed on a {} listener; use TLS", spec.protocol)));
+        }
+        _ => {}
+    }
+    faults
 }
 
 fn kinds(spec: &api::gateway::Listener, index: usize, routes: &[RouteKind]) -> (Vec<RouteKind>, Option<Fault>) {
@@ -252,9 +292,9 @@ fn kinds(spec: &api::gateway::Listener, index: usize, routes: &[RouteKind]) -> (
 }
 
 /// A listener that demands client certificates is not served without them.
-fn withheld(gateway: &api::Gateway, port: Port, scheme: Option<Scheme>) -> Option<Fault> {
+fn withheld(gateway: &api::Gateway, port: Port, protocol: Option<ListenerProtocol>) -> Option<Fault> {
     let frontend = gateway.spec.tls.as_ref()?.frontend.as_ref()?;
-    if scheme != Some(Scheme::Https) {
+    if protocol != Some(ListenerProtocol::Https) {
         return None;
     }
     let own = frontend.per_port.iter().find(|config| config.port == i32::from(port));

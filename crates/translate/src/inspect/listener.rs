@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::ObjectId;
-use ir::{Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme, listener::ListenerProtocol};
 
 use super::{Fault, Inspector};
 use crate::{
@@ -41,8 +41,8 @@ pub struct Listener {
     pub port: Port,
     /// The port that Envoy binds.
     pub bind_port: Port,
-    /// Plain or over TLS; none for a protocol that is not served.
-    pub scheme: Option<Scheme>,
+    /// What it speaks; none for a protocol that is not served.
+    pub protocol: Option<ListenerProtocol>,
     /// The hostnames that it serves.
     pub hostname: Hostname,
     /// Why it is not served.
@@ -77,7 +77,7 @@ impl Inspector<'_> {
             Some(row) => row.withheld.clone(),
             None => Some(internal::fault()),
         };
-        let ListenerModel { port, bind_port, scheme, hostname, .. } = model;
+        let ListenerModel { port, bind_port, protocol, hostname, .. } = model;
         let mut policies: BTreeMap<ObjectId, Vec<&'static str>> = BTreeMap::new();
         let merged = self.engine.get::<DownstreamOf>(&(id.gateway.clone(), *port));
         for (field, policy) in merged.iter().flat_map(|merged| &merged.by) {
@@ -85,7 +85,7 @@ impl Inspector<'_> {
         }
         let policies = policies.into_iter().collect();
         let hostname = hostname.clone();
-        Listener { id, port: *port, bind_port: *bind_port, scheme: *scheme, hostname, withheld, policies }
+        Listener { id, port: *port, bind_port: *bind_port, protocol: *protocol, hostname, withheld, policies }
     }
 
     /// A listener of a Gateway of ours.
@@ -120,7 +120,7 @@ impl Inspector<'_> {
     pub fn is_of_another_listener(self, config: &RouteConfigId, hostname: &Hostname) -> bool {
         let Some(own) = &config.listener else { return false };
         let listeners = self.engine.group::<PortListeners>(&(config.gateway.clone(), config.port));
-        let mut over_tls = listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+        let mut over_tls = listeners.iter().filter(|(_, at)| at.over_tls());
         over_tls.any(|((other, name), _)| other == hostname && name != own)
     }
 

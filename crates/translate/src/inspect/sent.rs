@@ -123,7 +123,7 @@ fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
         }
         OutputId::Cluster(_, cluster) => (Kind::Cluster, owner(cluster)),
         OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
-        OutputId::Listener(name, _) => (Kind::Listener, gateway(name)),
+        OutputId::Listener(name, ..) => (Kind::Listener, gateway(name)),
         OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
     };
     let whole = encoded.body.to_bytes();
@@ -141,6 +141,7 @@ pub(crate) fn owner(cluster: &ClusterId) -> ObjectId {
     match (cluster.to(), cluster) {
         (Some(to), _) => config::object(&to),
         (None, ClusterId::Rule(chain, _)) => object_of(chain.route()),
+        (None, ClusterId::Place(place)) => place.listener.gateway.clone().id(ObjectKind::Gateway),
         // What has no backend is a rule's.
         (None, other) => NsName::new("", other.name()).id(ObjectKind::Backend),
     }

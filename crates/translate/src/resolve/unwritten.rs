@@ -94,7 +94,7 @@ impl Unwritten {
 pub(super) fn replacing(kind: RouteKind, replacement: &Replacement) -> Rule {
     let status = match kind {
         RouteKind::HttpRoute => replacement.status,
-        RouteKind::GrpcRoute => kind.broken_status(),
+        _ => kind.broken_status(),
     };
     Rule::direct_response(status, replacement.body.clone())
 }

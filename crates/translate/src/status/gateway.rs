@@ -17,7 +17,7 @@ use crate::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
-        output::Withheld,
+        output::{Withheld, listener_name},
         tls::NoRoom,
     },
 };
@@ -194,7 +194,8 @@ fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
 /// Why a listener is not sent, if an Envoy refuses it.
 fn refused(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<String> {
     scope.get::<Strict>(&())?;
-    model.listeners.iter().find_map(|listener| {
+    let mut of_tcp = model.listeners.iter().filter(|listener| listener.transport() == Transport::Tcp);
+    of_tcp.find_map(|listener| {
         let words = scope.get::<RefusedListener>(&(key.clone(), listener.port))?;
         Some(format!("port {} is not served: {words}", listener.port))
     })

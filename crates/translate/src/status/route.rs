@@ -1,4 +1,4 @@
-//! The status of HTTPRoutes.
+//! The status of routes.
 
 mod child;
 mod entries;
@@ -10,8 +10,8 @@ use api::{
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
-use engine::{Derived, Emitter, View};
-use ir::{Chain, Problem, Reason, RouteId, Severity, route::ParentRef};
+use engine::{Derived, Emitter, Scope, View};
+use ir::{Chain, Port, Problem, Reason, RouteId, RouteKind, Severity, route::ParentRef, stream::PlaceId};
 
 use self::{
     child::child,
@@ -21,13 +21,16 @@ use self::{
 use super::{Conditions, Report, and_notes, json, listed};
 use crate::{
     delegation::may_consent,
+    stream::{self, Why},
     tables::{
-        attachment::{Attachment, Unacceptable},
+        attachment::{Attached, Attachment, Unacceptable},
         delegation::Places,
         gateway::Fault,
         input::{Config, Strict, Waiting},
+        listener::ListenerRow,
         route::{RouteGeneration, RouteHead},
     },
+    words::listed_with,
 };
 
 /// How many parents a status may name (Gateway API `RouteStatus.parents`).
@@ -58,7 +61,48 @@ struct Parent {
     detached: Option<Box<Fault>>,
     /// Why no rule is served there, though it is attached.
     refused: Option<Box<Fault>>,
+    /// Where other routes are served in its place, if it is one of streams.
+    superseded: Option<Box<str>>,
     problems: Option<Arc<RouteProblems>>,
+}
+
+/// Where other routes of streams are served in the place of one.
+struct Superseded(Vec<(PlaceId, Port)>);
+
+impl Superseded {
+    fn of(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Self {
+        if !route.kind.is_stream() {
+            return Self(Vec::new());
+        }
+        let all = stream::unserved(scope, route, attached).into_iter().filter(|it| it.why == Why::Superseded);
+        let with_port = |place: PlaceId| {
+            let port = scope.get::<ListenerRow>(&place.listener)?.model.port;
+            Some((place, port))
+        };
+        Self(all.filter_map(|it| with_port(it.place)).collect())
+    }
+
+    /// What is told of those that a parent selects. It names no other route, which may be of another namespace.
+    fn at(&self, parent: &ParentRef, own: &Arc<str>) -> Option<Box<str>> {
+        let is_there = |(place, port): &&(PlaceId, Port)| {
+            parent.parent(own).is_some_and(|parent| parent == place.listener.parent())
+                && parent.section().is_none_or(|section| *section == place.listener.name.section)
+                && parent.port.is_none_or(|wanted| Port::try_from(wanted).is_ok_and(|wanted| wanted == *port))
+        };
+        let where_to = |(place, _): &(PlaceId, Port)| match place.kind {
+            RouteKind::TlsRoute => format!("{} of listener {}", place.hostname, place.listener.name),
+            _ => format!("listener {}", place.listener.name),
+        };
+        let places: Vec<_> = self.0.iter().filter(is_there).map(where_to).collect();
+        (!places.is_empty()).then(|| {
+            let places = listed_with(", ", &places);
+            format!(
+                "another route, which is older or first by its name, is served in its place at {places}; remove either, or give \
+                 each a listener of its own"
+            )
+            .into()
+        })
+    }
 }
 
 impl Derived for RouteStatus {
@@ -68,20 +112,33 @@ impl Derived for RouteStatus {
         let places = may_consent(&route.parents).then(|| scope.group::<Places>(key));
         // No parent reports on a route that stands nowhere.
         let stands_alone = !attached.parents.is_empty() || places.as_ref().is_none_or(View::is_empty);
-        let own = || RouteProblems::of(scope, &attached, [&Chain::root(key.clone())]).shared();
+        let own = || {
+            if key.kind.is_stream() {
+                return RouteProblems::of_streams(scope, key, &attached).shared();
+            }
+            RouteProblems::of(scope, &attached, [&Chain::root(key.clone())]).shared()
+        };
+        let superseded = Superseded::of(scope, key, &attached);
         let own = if stands_alone { own() } else { None };
         let parent = |entry: Entry<'_>| match entry {
             Entry::Gateway(state) => Parent {
                 reference: route.parents.get(state.index).map(reference_of).unwrap_or_default(),
                 detached: state.refused.clone(),
                 refused: scope.get::<Unacceptable>(key).map(|fault| Box::new(Fault::clone(&fault))),
+                superseded: route.parents.get(state.index).and_then(|parent| superseded.at(parent, key.namespace())),
                 problems: own.clone(),
             },
             Entry::Selecting(reference, _, places) => child(scope, &attached, &reference, &places),
             Entry::Never(reference, parent) => {
                 let message = format!("no rule of {parent} selects this route; its owner decides by backendRefs");
                 let detached = Some(Box::new(Fault::new(Reason::NoMatchingParent, message)));
-                Parent { reference: reference_of(&reference), detached, refused: None, problems: None }
+                Parent {
+                    reference: reference_of(&reference),
+                    detached,
+                    refused: None,
+                    superseded: None,
+                    problems: None,
+                }
             }
         };
         let entries = entries(scope, key, &route, &attached, places.as_ref());
@@ -137,6 +194,9 @@ impl Report for RouteReport {
         let all = at_parents.chain(&self.elsewhere).flat_map(|problems| problems.iter());
         let mut problems: Vec<_> = all.filter(|problem| seen.insert(*problem)).cloned().collect();
         let detached = self.parents.iter().filter_map(|parent| parent.detached.as_ref());
+        let superseded = self.parents.iter().filter(|parent| parent.refused().is_none());
+        let superseded = superseded.filter_map(|parent| parent.superseded.as_ref());
+        problems.extend(superseded.map(|words| Problem::new(Severity::Ignored, Reason::Superseded, "", &**words)));
         problems.extend(
             self.waits.iter().map(|waits| Problem::new(Severity::Warning, Reason::ValidationPending, "", &**waits)),
         );
@@ -158,6 +218,9 @@ impl Parent {
         }
         self.partially_invalid(problems, &mut conditions);
         self.programmed(problems, waits, &mut conditions);
+        if let (Some(superseded), None) = (&self.superseded, self.refused()) {
+            conditions.no("portcullis.dev/Serving", Reason::Superseded, &**superseded);
+        }
         conditions.list
     }
 

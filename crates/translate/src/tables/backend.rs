@@ -7,6 +7,7 @@ use envoy::resource::Encoded;
 use ir::{
     Chain, NsName, Port, Problem, Reason,
     backend::{Asked, Destination, Protocol, ServicePort},
+    stream::PlaceId,
     telemetry::{Sink, told_cluster_name},
     upstream::HashPolicy,
 };
@@ -42,6 +43,8 @@ pub(crate) enum ClusterId {
     Told(Destination),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
     Rule(Chain, u32),
+    /// All backends of whichever route serves a place of streams.
+    Place(PlaceId),
 }
 
 impl ClusterId {
@@ -50,7 +53,7 @@ impl ClusterId {
         match self {
             Self::To(to) | Self::Grpc(to) | Self::Told(to) => Some(to.clone()),
             Self::Http2(name) | Self::Own(name) => Some(Destination::Backend(name.clone())),
-            Self::Rule(..) => None,
+            Self::Rule(..) | Self::Place(_) => None,
         }
     }
 
@@ -62,6 +65,7 @@ impl ClusterId {
             Self::Own(name) => Asked::Backend(name.clone()).cluster_name(),
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Told(to) => told_cluster_name(to),
+            Self::Place(place) => place.name(),
             Self::Rule(chain, rule) => {
                 let route = chain.route();
                 let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);

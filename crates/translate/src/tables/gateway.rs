@@ -3,7 +3,10 @@
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use api::{meta::LabelSelector, shared::SecretObjectReference};
-use ir::{Hostname, ListenerName, NsName, Port, Reason, RouteKind, filter::Scheme, matching::Age};
+use ir::{
+    Hostname, ListenerName, NsName, Port, Reason, RouteKind, backend::Transport, filter::Scheme,
+    listener::ListenerProtocol, matching::Age,
+};
 
 tables! {
     /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
@@ -16,7 +19,7 @@ tables! {
 
 groups! {
     /// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
-    PortClaims: Port, Age => Vec<IpAddr>;
+    PortClaims: (Port, Transport), Age => Vec<IpAddr>;
     /// The Gateways whose proxies would be called so, the oldest first.
     NameClaims: NsName, Age => ();
 }
@@ -45,9 +48,9 @@ impl GatewayModel {
     }
 
     /// The ports that its listeners want bound, each once.
-    pub(crate) fn bind_ports(&self) -> Vec<ir::Port> {
+    pub(crate) fn bind_ports(&self) -> Vec<(Port, Transport)> {
         let usable = self.listeners.iter().filter(|listener| listener.is_sound());
-        let mut ports: Vec<_> = usable.map(|listener| listener.bind_port).collect();
+        let mut ports: Vec<_> = usable.map(|listener| (listener.bind_port, listener.transport())).collect();
         ports.sort_unstable();
         ports.dedup();
         ports
@@ -65,13 +68,13 @@ pub(crate) struct ListenerModel {
     pub(crate) port: Port,
     /// The port that Envoy binds.
     pub(crate) bind_port: Port,
-    /// Plain or over TLS; none for a protocol that is not served.
-    pub(crate) scheme: Option<Scheme>,
+    /// What it speaks; none for what is not served.
+    pub(crate) protocol: Option<ListenerProtocol>,
     /// The hostnames it serves.
     pub(crate) hostname: Hostname,
     /// What tells its requests from those of others on its port: the host asked for (`http`) or the server name of the
     /// connection (`https`). A hostname stays with its listener even where it is not served. None for a listener
-    /// without a sound hostname, which keeps nothing from anybody.
+    /// without a sound hostname, which keeps nothing from anybody, and for one that is alone on its port.
     pub(crate) claims: Option<Scheme>,
     /// The namespaces whose routes may attach.
     pub(crate) admits: Admission,
@@ -90,6 +93,16 @@ pub(crate) struct ListenerModel {
 }
 
 impl ListenerModel {
+    /// The scheme of its requests; none where nobody looks for any.
+    pub(crate) fn scheme(&self) -> Option<Scheme> {
+        self.protocol?.scheme()
+    }
+
+    /// What its packets are of.
+    pub(crate) fn transport(&self) -> Transport {
+        self.protocol.map_or(Transport::Tcp, ListenerProtocol::transport)
+    }
+
     /// Whether its own spec allows it to be served.
     pub(crate) fn is_sound(&self) -> bool {
         self.refused.is_none() && self.conflicted.is_none() && self.withheld.is_none()

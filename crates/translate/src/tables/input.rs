@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, Object, ObjectId};
 use engine::{Builder, Engine, Input, Origins};
-use ir::{NsName, Port, RouteId, RouteKind, Settings};
+use ir::{NsName, Port, RouteId, RouteKind, Settings, backend::Transport};
 
 /// Declares tables that are written from outside.
 macro_rules! inputs {
@@ -56,7 +56,7 @@ others! {
     /// Why the objects that run a Gateway's proxies cannot be applied.
     Unapplied: NsName => String;
     /// Why a port of this host cannot be bound.
-    UnusablePorts: Port => String;
+    UnusablePorts: (Port, Transport) => String;
     /// The Envoy routes of a route that an Envoy refuses.
     RefusedRows: RouteId => super::replacement::RefusedRows;
     /// Whether what is sent is what was cleared. Absent where Envoy is not asked before.
@@ -144,6 +144,7 @@ impl ObjectKey for ObjectId {
 macro_rules! routes {
     ($($kind:ident)+) => {
         /// A route of any kind, as it is written.
+        #[allow(clippy::enum_variant_names, reason = "kinds are called alike everywhere")]
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) enum AnyRoute {
             $($kind(api::$kind),)+

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use engine::Scope;
-use ir::{Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind, filter::Scheme};
+use ir::{
+    Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind,
+    filter::Scheme,
+    listener::{ListenerProtocol, PortClass},
+};
 
 use super::gateway::{Admission, Fault, ListenerModel};
 
 tables! {
     /// The listeners of Gateways of ours.
     ListenerRow: ListenerId => ListenerState;
-    /// Scheme and Gateway port of a listener.
+    /// Scheme and Gateway port of a listener of requests.
     ServedAt: ListenerId => (Scheme, Port);
 }
 
@@ -20,7 +24,8 @@ groups! {
     /// The listeners of a port with a hostname, the one that is served (one at most) first: whether it is not, and its
     /// name.
     PortHosts: (NsName, Port, Scheme, Hostname), (bool, ListenerName) => ();
-    /// The listeners of a port that have hostnames, served or not, the most specific first.
+    /// The listeners of a port, of TCP and of UDP, served or not, the most specific hostname first. Those of which nobody knows
+    /// what they are to be are left out.
     PortListeners: (NsName, Port), (Hostname, ListenerName) => PortListener;
 }
 
@@ -54,7 +59,7 @@ impl ListenerState {
 pub(crate) struct ListenerSummary {
     pub(crate) id: ListenerId,
     pub(crate) port: Port,
-    pub(crate) scheme: Option<Scheme>,
+    pub(crate) protocol: Option<ListenerProtocol>,
     pub(crate) hostname: Hostname,
     pub(crate) kinds: Vec<RouteKind>,
     pub(crate) admits: Admission,
@@ -65,7 +70,7 @@ pub(crate) struct ListenerSummary {
 impl ListenerSummary {
     /// The route configuration that its routes are in; none for a protocol without.
     pub(crate) fn route_config(&self) -> Option<RouteConfigId> {
-        let listener = match self.scheme? {
+        let listener = match self.protocol?.scheme()? {
             Scheme::Http => None,
             Scheme::Https => Some(self.id.name.clone()),
         };
@@ -96,8 +101,15 @@ pub(crate) enum Bucket {
 pub(crate) struct PortListener {
     /// Whether routes that attach are served.
     pub(crate) served: bool,
-    /// What tells its requests from those of others.
-    pub(crate) over: Scheme,
+    /// What it speaks.
+    pub(crate) protocol: ListenerProtocol,
     /// Secrets with certificates to present.
     pub(crate) secrets: Arc<[NsName]>,
+}
+
+impl PortListener {
+    /// Whether its connections begin with TLS, and are told by the server that they name.
+    pub(crate) fn over_tls(&self) -> bool {
+        self.protocol.class() == PortClass::Tls
+    }
 }

@@ -5,7 +5,7 @@ use envoy::{
     resource::{Encoded, ResourceKey, ResourceKind},
     secret::LoginSecret,
 };
-use ir::{NsName, Port, RouteConfigId, listener::TlsSecret, rule::ExtensionEntry};
+use ir::{NsName, Port, RouteConfigId, backend::Transport, listener::TlsSecret, rule::ExtensionEntry};
 
 use super::{backend::ClusterId, tls::BundleId};
 
@@ -40,7 +40,7 @@ pub(crate) enum OutputId {
     Login(NsName, NsName, LoginSecret),
     /// One of [`envoy::extensions::NAMES`].
     Extension(NsName, &'static str),
-    Listener(NsName, Port),
+    Listener(NsName, Port, Transport),
     RouteConfiguration(RouteConfigId),
 }
 
@@ -54,7 +54,7 @@ impl OutputId {
             | Self::Authorities(gateway, _)
             | Self::Login(gateway, ..)
             | Self::Extension(gateway, _)
-            | Self::Listener(gateway, _) => gateway,
+            | Self::Listener(gateway, ..) => gateway,
             Self::RouteConfiguration(id) => &id.gateway,
         }
     }
@@ -68,9 +68,19 @@ impl OutputId {
             Self::Authorities(gateway, bundle) => (gateway, ResourceKind::Secret, bundle.to_string()),
             Self::Login(gateway, extension, part) => (gateway, ResourceKind::Secret, part.resource_name(extension)),
             Self::Extension(gateway, name) => (gateway, ResourceKind::ExtensionConfig, (*name).to_owned()),
-            Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
+            Self::Listener(gateway, port, transport) => {
+                (gateway, ResourceKind::Listener, listener_name(*port, *transport))
+            }
             Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
         };
         ResourceKey { gateway: gateway.clone(), kind, name: name.into() }
+    }
+}
+
+/// The Envoy listener of a port: `listener/PORT`, with `/udp` behind for UDP.
+pub(crate) fn listener_name(port: Port, transport: Transport) -> String {
+    match transport {
+        Transport::Tcp => format!("listener/{port}"),
+        Transport::Udp => format!("listener/{port}/udp"),
     }
 }

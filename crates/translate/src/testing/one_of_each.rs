@@ -4,7 +4,8 @@ use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
 use super::scene::{
-    child, class, gateway, grpc_route, http, https, method, opaque, prefix, providers, route, secret, service, to,
+    child, class, gateway, grpc_route, http, https, method, opaque, prefix, providers, route, secret, service, stream,
+    stream_route, tls, tls_route, to,
 };
 #[cfg(debug_assertions)]
 use crate::Translator;
@@ -50,6 +51,12 @@ fn policy(kind: &str, name: &str, target: (&str, &str), spec: Value) -> Value {
     let target = json!({"targetRefs": [{"group": GATEWAY_API, "kind": target.0, "name": target.1}]});
     json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind,
         "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": with(target, spec)})
+}
+
+/// A route of streams at another Gateway.
+fn at_streams(mut route: Value) -> Value {
+    route["spec"]["parentRefs"][0]["name"] = json!("streams");
+    route
 }
 
 fn slice(service: &str, address: &str) -> Value {
@@ -187,6 +194,24 @@ pub fn one_of_each() -> Vec<Value> {
             "many",
         ),
         in_namespace(child("kid", json!([rule("/all/one", "far", json!({}))])), "kids"),
+        // What nobody looks into.
+        gateway(
+            "streams",
+            json!([
+                stream("db", 5432, "TCP"),
+                stream("dns", 53, "UDP"),
+                tls("through", 8443, "*.example.com", None),
+                tls("ends", 8443, "*.example.net", Some("one")),
+            ]),
+        ),
+        at_streams(stream_route("TCPRoute", "db", json!([{"name": "s", "port": 80}, {"name": "secured", "port": 80}]))),
+        at_streams(stream_route("TCPRoute", "db-2", json!([{"name": "a", "port": 80}]))),
+        at_streams(stream_route("UDPRoute", "dns", json!([{"name": "resolver", "port": 53}]))),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "resolver", "namespace": "apps"},
+            "spec": {"ports": [{"port": 53, "protocol": "UDP"}]}}),
+        with(slice("resolver", "10.0.1.1"), json!({"ports": [{"name": "", "port": 5353, "protocol": "UDP"}]})),
+        slice("secured", "10.0.1.2"),
+        at_streams(tls_route("names", &["a.example.com", "a.example.net"], json!([{"name": "s", "port": 80}]))),
         // What is broken from the beginning.
         gateway("shut", json!([http("web", 9090, "")])),
         in_namespace(

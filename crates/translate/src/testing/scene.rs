@@ -222,6 +222,39 @@ pub fn https(name: &str, port: u16, hostname: &str, secret: &str) -> Value {
     listener
 }
 
+/// A listener of TCP or UDP that admits everybody.
+pub fn stream(name: &str, port: u16, protocol: &str) -> Value {
+    json!({"name": name, "port": port, "protocol": protocol, "allowedRoutes": {"namespaces": {"from": "All"}}})
+}
+
+/// A listener of TLS that passes through, or ends TLS with a Secret of the Gateway's namespace.
+pub fn tls(name: &str, port: u16, hostname: &str, secret: Option<&str>) -> Value {
+    let mut listener = http(name, port, hostname);
+    listener["protocol"] = json!("TLS");
+    listener["tls"] = match secret {
+        Some(secret) => json!({"mode": "Terminate", "certificateRefs": [{"name": secret}]}),
+        None => json!({"mode": "Passthrough"}),
+    };
+    listener
+}
+
+/// A route of streams `apps/NAME` at Gateway `infra/edge`, with one rule of these backends.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
+pub fn stream_route(kind: &str, name: &str, backends: Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": "apps", "generation": 3},
+        "spec": {"parentRefs": [{"name": "edge", "namespace": "infra"}], "rules": [{"backendRefs": backends}]},
+    })
+}
+
+/// The same of a TLSRoute for these names.
+pub fn tls_route(name: &str, hostnames: &[&str], backends: Value) -> Value {
+    let mut route = stream_route("TLSRoute", name, backends);
+    route["spec"]["hostnames"] = json!(hostnames);
+    route
+}
+
 /// Secret `infra/NAME` with a certificate that can be used.
 pub fn secret(name: &str) -> Value {
     let (chain, key) = &certificates()[0];

@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    backends, edit, extension, grpc, listener_policy, policy, rule,
+    backends, edit, extension, grpc, listener_policy, policy, rule, stream,
     values::{self, GATEWAYS},
 };
 
@@ -78,7 +78,11 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
     let others = (
         gateway(GATEWAYS[0], place),
         option::weighted(0.4, gateway(GATEWAYS[1], place)),
-        (vec(route("HTTPRoute", rule::rule(), place), 1..6), vec(route("GRPCRoute", grpc::rule(), place), 0..3)),
+        (
+            vec(route("HTTPRoute", rule::rule(), place), 1..6),
+            vec(route("GRPCRoute", grpc::rule(), place), 0..3),
+            vec(stream::route(place), 0..4),
+        ),
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
@@ -98,7 +102,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 (
                     first,
                     second,
-                    (routes, of_grpc),
+                    (routes, of_grpc, of_streams),
                     services,
                     slices,
                     secrets,
@@ -112,6 +116,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(second);
                 world.extend(numbered("r", routes));
                 world.extend(numbered("r", of_grpc));
+                world.extend(numbered("r", of_streams));
                 world.extend(numbered("s", services));
                 world.extend(numbered("e", slices));
                 world.extend(numbered("c", secrets));
@@ -159,6 +164,8 @@ fn grant() -> Value {
             "from": [
                 {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"},
                 {"group": "gateway.networking.k8s.io", "kind": "GRPCRoute", "namespace": "infra"},
+                {"group": "gateway.networking.k8s.io", "kind": "TCPRoute", "namespace": "infra"},
+                {"group": "gateway.networking.k8s.io", "kind": "TLSRoute", "namespace": "infra"},
                 {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
             ],
             "to": [
@@ -207,11 +214,14 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
         let secrets: Vec<_> = secrets.into_iter().map(|name| json!({"name": name})).collect();
         json!({"port": port, "protocol": "HTTPS", "tls": {"certificateRefs": secrets}})
     });
-    let other = (port(Just(secure).boxed()), values::variant(&["TCP", "UDP", "TLS"]))
-        .prop_map(|(port, protocol)| json!({"port": port, "protocol": protocol}));
+    let other = prop_oneof![
+        2 => stream::listener(place),
+        1 => (port(Just(secure).boxed()), values::variant(&["TCP", "UDP", "TLS"]))
+            .prop_map(|(port, protocol)| json!({"port": port, "protocol": protocol})),
+    ];
     let from = prop_oneof![20 => Just("All".to_owned()), 1 => values::variant(&["Same", "None", "Selector"])];
     let name = option::weighted(0.08, values::label());
-    (prop_oneof![5 => http, 6 => https, 1 => other], option::weighted(0.8, values::hostname()), from, name)
+    (prop_oneof![5 => http, 6 => https, 3 => other], option::weighted(0.8, values::hostname()), from, name)
         .prop_map(|(mut listener, hostname, from, name)| {
             if let Some(hostname) = hostname {
                 listener["hostname"] = json!(hostname);
@@ -225,7 +235,7 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn route(kind: &'static str, rule: BoxedStrategy<Value>, place: &Place) -> BoxedStrategy<Value> {
+pub(super) fn route(kind: &'static str, rule: BoxedStrategy<Value>, place: &Place) -> BoxedStrategy<Value> {
     let ports = place.ports.clone();
     let parent = (
         prop_oneof![3 => Just(GATEWAYS[0]), 1 => Just(GATEWAYS[1])],
@@ -272,6 +282,7 @@ pub(super) fn service() -> BoxedStrategy<Value> {
             }
             if second {
                 ports.push(json!({"name": "other", "port": 81, "protocol": "TCP"}));
+                ports.push(json!({"name": "http-udp", "port": 80, "protocol": "UDP"}));
             }
             json!({
                 "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "apps"},
@@ -305,7 +316,8 @@ pub(super) fn slice() -> BoxedStrategy<Value> {
             slice["apiVersion"] = json!("discovery.k8s.io/v1");
             slice["kind"] = json!("EndpointSlice");
             slice["metadata"] = json!({"namespace": "apps", "labels": {"kubernetes.io/service-name": service}});
-            slice["ports"] = json!([{"name": "http", "port": port}, {"name": "other", "port": 9}]);
+            slice["ports"] = json!([{"name": "http", "port": port}, {"name": "other", "port": 9},
+                {"name": "http-udp", "port": port, "protocol": "UDP"}]);
             slice
         })
         .boxed()

@@ -170,6 +170,25 @@ fn serves(route: &Value, served: &BTreeMap<ResourceKey, Encoded>, gateway: &NsNa
     }
 }
 
+/// Where places of streams send to, and in which way.
+fn reached(decoded: &mut Decoded, served: &BTreeMap<ResourceKey, Encoded>) -> BTreeSet<String> {
+    let is_place = |key: &ResourceKey| ["tcp/", "udp/", "tls/"].iter().any(|kind| key.name.starts_with(kind));
+    let places = served.iter().filter(|(key, _)| key.kind == ResourceKind::Endpoints && is_place(key));
+    let mut reached = BTreeSet::new();
+    for (key, encoded) in places {
+        let assignment = decoded.of(key, encoded);
+        for locality in assignment["endpoints"].as_array().into_iter().flatten() {
+            for endpoint in locality["lbEndpoints"].as_array().into_iter().flatten() {
+                let address = &endpoint["endpoint"]["address"]["socketAddress"]["address"];
+                if address != "255.255.255.255" {
+                    reached.insert(format!("{} {address} {}", key.name, endpoint["metadata"]));
+                }
+            }
+        }
+    }
+    reached
+}
+
 /// The Envoy routes of two routes that have nothing to do with others, wherever they are served.
 fn bystanders(decoded: &mut Decoded, served: &BTreeMap<ResourceKey, Encoded>) -> Vec<(String, Value)> {
     let mut all = Vec::new();
@@ -196,6 +215,8 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     let unanswered: Vec<_> = before.iter().filter(|(_, answer)| answer.is_none()).map(|(asked, _)| asked).collect();
     assert!(3 * unanswered.len() < 2 * before.len(), "most requests are served: {unanswered:?}");
     let unharmed = bystanders(&mut decoded, &served);
+    let streams = reached(&mut decoded, &served);
+    assert!(streams.len() > 4, "places send somewhere: {streams:?}");
     let rows = world.translator.computed_rows();
     // To build all anew for each row would take most of the time: it is done for one of each table, and for some at random.
     let drawn = Draws::new().take(&(0..rows.len()), rows.len() / 16);
@@ -221,6 +242,10 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             if !is_left_out && before.get(asked) != Some(now) {
                 wrong.push(format!("{table}({key}) opens {asked:?}: {now:?}"));
             }
+        }
+        let opened: Vec<_> = reached(&mut decoded, &world.served).difference(&streams).cloned().collect();
+        if !opened.is_empty() {
+            wrong.push(format!("{table}({key}) opens {opened:?}"));
         }
         // They, what they send requests to and what they are served by.
         let theirs = ["bystander", "elsewhere", "\"by\"", "\"other\"", "by.example.com"];

@@ -41,12 +41,12 @@ fn a_gateway_that_lost_a_port_keeps_nobody_from_it() {
 #[test]
 fn a_port_that_cannot_be_bound_is_not_accepted_until_it_can() {
     let mut scene = Scene::new([gateway("edge", json!([http("http", 80, "")]))]);
-    scene.0.set_unusable_port(80, Some("another process has it".into()));
+    scene.0.set_unusable_port(80, ir::backend::Transport::Tcp, Some("another process has it".into()));
     scene.0.settle();
     assert_eq!(scene.listener("infra/edge", "http", "Accepted"), "False PortUnavailable");
     assert_eq!(scene.gateway("infra/edge", "Accepted"), "False ListenersNotValid");
     assert!(scene.problems()[0].contains("another process has it"), "{:?}", scene.problems());
-    scene.0.set_unusable_port(80, None);
+    scene.0.set_unusable_port(80, ir::backend::Transport::Tcp, None);
     scene.0.settle();
     assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
 }

@@ -22,6 +22,7 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         3 => gateway(),
         8 => route(),
         3 => grpc_route(),
+        4 => stream_route(),
         2 => service(),
         2 => slice(),
         1 => secret(),
@@ -135,7 +136,7 @@ fn gateway() -> impl Strategy<Value = Value> {
     let listener = (
         0..4_u8,
         select(&[80, 81, 443][..]),
-        select(&["HTTP", "HTTPS", "HTTPS", "TCP"][..]),
+        select(&["HTTP", "HTTP", "HTTPS", "HTTPS", "HTTPS", "TLS", "TLS", "TCP", "UDP"][..]),
         select(&HOSTNAMES[..]),
         select(&["Same", "All", "Selector"][..]),
         select(&["cert", "missing", "broken"][..]),
@@ -144,13 +145,16 @@ fn gateway() -> impl Strategy<Value = Value> {
     let listener = listener.prop_map(|(name, port, protocol, hostname, from, secret, secret_namespace)| {
         let mut listener = json!({"name": format!("l{name}"), "port": port, "protocol": protocol,
             "allowedRoutes": {"namespaces": {"from": from}}});
-        if !hostname.is_empty() {
+        if !hostname.is_empty() && !matches!(protocol, "TCP" | "UDP") {
             listener["hostname"] = json!(hostname);
         }
         if from == "Selector" {
             listener["allowedRoutes"]["namespaces"]["selector"] = json!({"matchLabels": {"team": "a"}});
         }
-        if protocol == "HTTPS" {
+        if protocol == "TLS" && port == 81 {
+            listener["port"] = json!(443);
+            listener["tls"] = json!({"mode": "Passthrough"});
+        } else if protocol == "HTTPS" || protocol == "TLS" {
             listener["tls"] = json!({"certificateRefs": [{"name": secret, "namespace": secret_namespace}]});
         }
         listener
@@ -239,6 +243,29 @@ fn grpc_route() -> impl Strategy<Value = Value> {
         route["kind"] = json!("GRPCRoute");
         route["metadata"]["name"] = json!(format!("r{name}"));
         route["spec"]["rules"] = json!(rules);
+        route
+    })
+}
+
+/// One of connections or datagrams.
+fn stream_route() -> impl Strategy<Value = Value> {
+    let weight = option::of(select(&[0, 1, 3][..]));
+    let backend =
+        (0..5_u8, select(&[80, 80, 81][..]), namespaces(), weight).prop_map(|(name, port, namespace, weight)| {
+            let mut backend = json!({"name": format!("s{name}"), "port": port, "namespace": namespace});
+            if let Some(weight) = weight {
+                backend["weight"] = json!(weight);
+            }
+            backend
+        });
+    let kind = select(&["TLSRoute", "TLSRoute", "TCPRoute", "UDPRoute"][..]);
+    (route(), kind, 0..3_u8, vec(backend, 1..4)).prop_map(|(mut route, kind, name, backends)| {
+        route["kind"] = json!(kind);
+        route["metadata"]["name"] = json!(format!("r{name}"));
+        route["spec"]["rules"] = json!([{"backendRefs": backends}]);
+        if kind != "TLSRoute" {
+            route["spec"].as_object_mut().expect("a spec").remove("hostnames");
+        }
         route
     })
 }
@@ -435,7 +462,8 @@ fn slice() -> impl Strategy<Value = Value> {
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": format!("slice{name}"), "namespace": namespace,
                 "labels": {"kubernetes.io/service-name": format!("s{service}")}},
-            "endpoints": endpoints, "ports": [{"name": "http", "port": 8080}]})
+            "endpoints": endpoints,
+            "ports": [{"name": "http", "port": 8080}, {"name": "udp", "port": 8081, "protocol": "UDP"}]})
     })
 }
 
@@ -455,6 +483,7 @@ fn grant() -> impl Strategy<Value = Value> {
     let from = prop_oneof![
         Just((gateway_api, "HTTPRoute", "Service")),
         Just((gateway_api, "GRPCRoute", "Service")),
+        Just((gateway_api, "TLSRoute", "Service")),
         Just((gateway_api, "Gateway", "Secret")),
         Just(("gateway.kgateway.dev", "TrafficPolicy", "Secret")),
     ];

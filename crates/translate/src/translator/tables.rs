@@ -9,6 +9,7 @@ use crate::{
         SliceRow, SlicesOf,
         config::{self, ConfigHolder, ConfigOf, HeldAt},
         hosts::BackendHosts,
+        stream::Dial,
         tls::AuthoritiesOf,
     },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
@@ -40,6 +41,7 @@ use crate::{
         backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
         policy::PolicyStatus, route::RouteStatus,
     },
+    stream::FirstBeyond,
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
@@ -66,6 +68,10 @@ use crate::{
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
+        stream::{
+            ChainsAt, Place, PlaceShares, PlacesOf, Placing, ServedPlace, StreamClaim, StreamRule, StreamsAt, WaysAt,
+            Winner,
+        },
         strict::{OfferedListener, OfferedPart, OfferedWide},
         tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsTargeting},
     },
@@ -104,6 +110,8 @@ pub(super) fn all() -> Engine {
         .lookup::<BackendHosts>()
         .lookup::<ConfigOf>()
         .lookup::<Reached>()
+        .lookup::<Dial>()
+        .lookup::<StreamRule>()
         .lookup::<ExtensionRow>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
@@ -169,6 +177,15 @@ pub(super) fn all() -> Engine {
         .lookup::<RulePolicies>()
         .lookup::<HandedDown>()
         .derived_for_each::<Attachment, Routes>(same)
+        .group::<StreamsAt>()
+        .lookup::<Winner>()
+        .derived::<Place>()
+        .group::<PlacesOf>()
+        .lookup::<FirstBeyond>()
+        .lookup::<Placing>()
+        .derived::<ServedPlace>()
+        .group::<ChainsAt>()
+        .derived::<StreamClaim>()
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
@@ -269,6 +286,8 @@ pub(super) fn all() -> Engine {
         .derived::<DialedBy>()
         .group::<Dialing>()
         .lookup::<TlsAncestors>()
+        .lookup::<PlaceShares>()
+        .lookup::<WaysAt>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<OfferedPart>()

@@ -118,6 +118,16 @@ fn objects() -> Vec<(Kind, Value)> {
             ),
         ),
         of(
+            Kind::TlsRoute,
+            api,
+            "TLSRoute",
+            (
+                "spec",
+                json!({"parentRefs": [{"name": "g"}], "hostnames": ["a.b"],
+                "rules": [{"backendRefs": [{"name": "s", "port": 443, "weight": 1}]}]}),
+            ),
+        ),
+        of(
             Kind::BackendTlsPolicy,
             api,
             "BackendTLSPolicy",
@@ -145,7 +155,7 @@ fn objects() -> Vec<(Kind, Value)> {
 proptest! {
     #[test]
     fn no_garbage_from_an_api_server_panics(
-        which in 0..6_usize,
+        which in 0..7_usize,
         odd in vec((any::<Index>(), odd()), 0..3),
         edits in vec(edit(), 0..4),
     ) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ir::{
     Settings,
-    backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
+    backend::{Assignment, Cluster, Endpoint, Host, Locality, PLAIN, Protocol, StreamCluster, Transport, Way},
     upstream::{
         Balance, Breakers, ClusterConfig, Dns, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options,
         HttpOptions, Keepalive, LoadBalancer, OutlierDetection, PeerName, Ping, ProxyProtocol, Tls, TlsTrust,
@@ -184,6 +184,33 @@ fn named() -> Tls {
     }
 }
 
+/// Clusters of places of streams, of every kind.
+pub fn stream_clusters() -> Vec<StreamCluster> {
+    let settings = Settings::default();
+    let cluster = |name: &str, transport, ways: Vec<Way>| StreamCluster {
+        name: name.into(),
+        transport,
+        ways,
+        connect_timeout: settings.connect_timeout,
+        trust_store: settings.system_trust_store.clone(),
+        limits: settings.cluster,
+    };
+    let way = |name: &str, tls, proxy_protocol| Way { name: name.into(), tls, proxy_protocol };
+    vec![
+        cluster("tcp/db", Transport::Tcp, vec![]),
+        cluster("udp/dns", Transport::Udp, vec![]),
+        cluster(
+            "tls/ends/a.example.com",
+            Transport::Tcp,
+            vec![
+                way("service/apps/a/443/tls", Some(tls()), None),
+                way("service/apps/b/443", None, Some(ProxyProtocol::V2)),
+                way("service/apps/c/443/tls", Some(Tls::of(TlsTrust::System)), Some(ProxyProtocol::V1)),
+            ],
+        ),
+    ]
+}
+
 /// Endpoints of every kind, for a cluster of this name.
 pub fn assignments(cluster: &Arc<str>) -> Vec<Assignment> {
     let endpoint = |address: &str, ready| Endpoint {
@@ -196,6 +223,7 @@ pub fn assignments(cluster: &Arc<str>) -> Vec<Assignment> {
         zone: zone.into(),
         sub_zone: sub_zone.into(),
         weight,
+        way: if sub_zone.is_empty() { "".into() } else { PLAIN.into() },
         endpoints,
     };
     let both = vec![endpoint("10.0.0.1", true), endpoint("2001:db8::1", true), endpoint("10.0.0.2", false)];

@@ -8,7 +8,7 @@ use ir::{
         AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
         ProxyProtocolFrom, ServerHeader, StripPort, Traces,
     },
-    listener::{FilterChain, Listener, TlsTermination},
+    listener::{FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
     upstream::Keepalive,
 };
 use validate::format;
@@ -18,7 +18,8 @@ use super::telemetry;
 /// Listeners of every kind; each TLS chain reads the secrets of these names.
 pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
     let chain = |name: &str, hostname: &str, tls: bool| FilterChain {
-        route_config: name.into(),
+        name: name.into(),
+        leads_to: LeadsTo::RouteConfiguration,
         hostname: Hostname::parse(hostname),
         tls: tls.then(|| TlsTermination { secrets: secrets.into() }),
     };
@@ -28,6 +29,7 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         bind_port: 10_000 + port,
         gateway: NsName::new("infra", "edge"),
         pseudonym: "portcullis-0".into(),
+        over_tls: matches!(port, 443..=445),
         chains,
         closed: if port == 443 {
             vec![Hostname::parse("b.example.com"), Hostname::parse("*.b.example.com")]
@@ -36,6 +38,8 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         },
         config: ListenerConfig::default(),
     };
+    let stream =
+        |name: &str, hostname: &str, tls| FilterChain { leads_to: LeadsTo::Cluster, ..chain(name, hostname, tls) };
     vec![
         listener(80, &["127.0.0.1"], vec![chain("http/80", "", false)]),
         listener(
@@ -50,7 +54,32 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         listener(444, &["::1", "127.0.0.1", "127.0.0.2"], vec![chain("https/444/one", "*.a.example.com", true)]),
         Listener { config: said(), ..listener(81, &["127.0.0.1"], vec![chain("http/81", "", false)]) },
         Listener { config: said_of_proxies(), ..listener(445, &["::1"], vec![chain("https/445/one", "", true)]) },
+        listener(5432, &["127.0.0.1"], vec![stream("tcp/db", "", false)]),
+        Listener {
+            over_tls: true,
+            closed: vec![Hostname::Any, Hostname::parse("c.example.com")],
+            ..listener(
+                446,
+                &["127.0.0.1"],
+                vec![
+                    chain("https/446/exact", "a.example.com", true),
+                    stream("tls/through/b.example.com", "b.example.com", false),
+                    stream("tls/ends/*.example.com", "*.example.com", true),
+                ],
+            )
+        },
     ]
+}
+
+/// Listeners of datagrams.
+pub fn udp_listeners() -> Vec<UdpListener> {
+    let listener = |port: u16, addresses: &[&str]| UdpListener {
+        name: format!("listener/{port}/udp").into(),
+        addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
+        bind_port: 10_000 + port,
+        cluster: "udp/dns".into(),
+    };
+    vec![listener(53, &["0.0.0.0"]), listener(54, &["::1", "127.0.0.1"])]
 }
 
 /// What policies can say of a listener: all of it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{shared::RouteGroupKind, status::ListenerStatus};
-use ir::{Problem, Reason, Severity, filter::Scheme};
+use ir::{Problem, Reason, Severity, listener::ListenerProtocol};
 
 use super::{Conditions, Gateway, and_notes, id, unresolved};
 use crate::tables::{attachment::AttachedRoutes, gateway::Fault, listener::ListenerState};
@@ -101,7 +101,7 @@ impl Listener<'_> {
         let own = &self.state.model;
         let overlaps = |other: &&Arc<ListenerState>| {
             let other = &other.model;
-            [own, other].iter().all(|listener| listener.scheme == Some(Scheme::Https))
+            [own, other].iter().all(|listener| listener.protocol == Some(ListenerProtocol::Https))
                 && other.index != own.index
                 && other.port == own.port
                 && own.hostname.intersection(&other.hostname).is_some()

@@ -40,7 +40,7 @@ pub(super) fn child(
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
         let fault = fault.or_else(no_room);
         let fault = fault.unwrap_or_else(|| nothing_fits(scope, attached, places));
-        return Parent { reference, detached: Some(Box::new(fault)), refused: None, problems: None };
+        return Parent { reference, detached: Some(Box::new(fault)), refused: None, superseded: None, problems: None };
     }
     let mut problems = RouteProblems::of(scope, attached, sound.iter().map(|(chain, _)| *chain));
     let unasked = || {
@@ -65,7 +65,7 @@ pub(super) fn child(
         }
     }
     let refused = nothing_works(scope, &sound);
-    Parent { reference, detached: None, refused: refused.map(Box::new), problems: problems.shared() }
+    Parent { reference, detached: None, refused: refused.map(Box::new), superseded: None, problems: problems.shared() }
 }
 
 /// Why nothing of a route is served at a parent.

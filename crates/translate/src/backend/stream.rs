@@ -1,0 +1,165 @@
+//! Backends of connections and datagrams into which nobody looks: what they speak makes no difference.
+
+use std::sync::Arc;
+
+use api::core::Service;
+use engine::{Lookup, Scope};
+use ir::{
+    NsName, Port, Problem, Reason,
+    backend::{Destination, Protocol, ServicePort, Transport, Way},
+    route::BackendRef,
+    upstream::Tls,
+};
+
+use super::{
+    config, found_port,
+    hosts::BackendHosts,
+    reference::{Reference, misconfigured},
+    tls,
+};
+use crate::{
+    grant::Referrer,
+    internal,
+    tables::{backend::Unusable, input::Services, stream::Dialed, tls::BackendTls},
+};
+
+/// Why nobody connects to a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotDialed {
+    unusable: Unusable,
+    /// Whether a policy of its owner may be why.
+    is_configured: bool,
+}
+
+impl NotDialed {
+    fn of(reason: Reason, message: String) -> Self {
+        Self { unusable: Unusable { reason, message }, is_configured: false }
+    }
+}
+
+/// A backend that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dialable {
+    /// Itself, whatever policies say.
+    plain: Destination,
+    /// The ports of a Backend's hosts.
+    ports: Box<[Port]>,
+    /// As it is connected to, or why policies have nobody connect.
+    dialed: Result<Arc<Dialed>, NotDialed>,
+}
+
+tables! {
+    /// A backend, or why it is none; absent where its object is.
+    Dial: Destination => Result<Dialable, NotDialed>;
+}
+
+/// Where a reference leads.
+pub(crate) struct Followed {
+    /// The backend, whatever policies say of connections to it.
+    pub(crate) plain: Destination,
+    /// As it is connected to, or why policies have nobody connect.
+    pub(crate) dialed: Result<Arc<Dialed>, Problem>,
+}
+
+/// Follows a reference of a route of streams to a backend.
+pub(crate) fn follow(
+    scope: &Scope<'_>,
+    from: Referrer<'_>,
+    to: &BackendRef,
+    field: &str,
+    transport: Transport,
+) -> Result<Followed, Problem> {
+    let reference = Reference::read(from, to, field)?;
+    reference.permitted(scope)?;
+    let destination = match reference.destination()? {
+        Destination::Service(port) | Destination::Secured(port) => {
+            Destination::Service(ServicePort { transport, ..port })
+        }
+        backend @ Destination::Backend(_) if transport == Transport::Tcp => backend,
+        Destination::Backend(_) => {
+            let message = "a Backend says nothing of UDP; use a Service".to_owned();
+            return Err(reference.refuse(Reason::InvalidKind, ".kind", message));
+        }
+    };
+    let refused = |NotDialed { unusable: Unusable { reason, message }, is_configured }: &NotDialed| {
+        reference.unusable(*reason, message, *is_configured)
+    };
+    match scope.get::<Dial>(&destination).as_deref() {
+        None => Err(reference.missing()),
+        Some(Err(why)) => Err(refused(why)),
+        Some(Ok(Dialable { plain, ports, dialed })) => {
+            reference.has_port(&destination, ports)?;
+            Ok(Followed { plain: plain.clone(), dialed: dialed.clone().map_err(|why| refused(&why)) })
+        }
+    }
+}
+
+impl Lookup for Dial {
+    fn compute(scope: &Scope<'_>, to: &Destination) -> Option<Self::Value> {
+        Some(match to {
+            Destination::Service(port) | Destination::Secured(port) => {
+                let service = scope.get::<Services>(&port.service)?;
+                service_port(scope, &service, port)
+            }
+            Destination::Backend(name) => backend(scope, name)?,
+        })
+    }
+
+    fn poisoned(_: &Scope<'_>, to: &Destination, _: &engine::Fault) -> Option<Self::Value> {
+        Some(Err(NotDialed::of(Reason::InternalFault, format!("{to} cannot be used: {}", internal::WORDS))))
+    }
+}
+
+fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Result<Dialable, NotDialed> {
+    let plain = Destination::Service(port.clone());
+    found_port(service, port, None).map_err(|unusable| NotDialed { unusable, is_configured: false })?;
+    let dialed = || {
+        if port.transport == Transport::Udp {
+            return Ok(Dialed::plain(plain.clone()));
+        }
+        let secured = scope.get::<BackendTls>(port);
+        found_port(service, port, secured.as_deref())
+            .map_err(|unusable| NotDialed { unusable, is_configured: true })?;
+        let (way, certificate) = wrapped(scope, &plain)?;
+        let bundle = secured.as_ref().and_then(|secured| secured.tls.as_ref()?.bundle.clone());
+        let to = if secured.is_some() { Destination::Secured(port.clone()) } else { plain.clone() };
+        Ok(Dialed { way, certificate, bundle, ..Dialed::plain(to) })
+    };
+    Ok(Dialable { dialed: dialed().map(Arc::new), plain, ports: Box::default() })
+}
+
+fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDialed>> {
+    let plain = Destination::Backend(name.clone());
+    let refuse = |reason, why: &str| Some(Err(NotDialed::of(reason, format!("{plain} cannot be used: {why}"))));
+    let hosts = scope.get::<BackendHosts>(name)?;
+    match &*hosts {
+        Ok(hosts) if hosts.has_names() => refuse(
+            Reason::UnsupportedValue,
+            "it has hosts by name, and connections are spread over addresses alone; name addresses in it",
+        ),
+        Ok(hosts) => {
+            let dialed = wrapped(scope, &plain)
+                .map(|(way, certificate)| Arc::new(Dialed { way, certificate, ..Dialed::plain(plain.clone()) }));
+            Some(Ok(Dialable { dialed, ports: hosts.ports(), plain }))
+        }
+        Err(problem) if problem.reason == Reason::InternalFault => refuse(problem.reason, internal::WORDS),
+        Err(problem) => refuse(Reason::UnsupportedValue, &problem.to_string()),
+    }
+}
+
+/// In what policies have connections to a backend be wrapped, and the Secret with the certificate that is shown. What they say of
+/// requests says nothing here.
+fn wrapped(scope: &Scope<'_>, to: &Destination) -> Result<(Option<Way>, Option<NsName>), NotDialed> {
+    let said = config::config(scope, to, Protocol::Http1, false).transpose();
+    let said = said.map_err(|(policy, _)| NotDialed { unusable: misconfigured(to, &policy), is_configured: true })?;
+    let Some(config) = said else { return Ok((None, None)) };
+    let is_secured = tls::secured(scope, to).is_some();
+    // Nobody knows what is spoken, so that nothing is offered by a policy that does not say what.
+    let tls = config.tls.map(|tls| if is_secured { Tls { alpn: Box::default(), ..tls } } else { tls });
+    let certificate = tls.as_ref().and_then(|tls| tls.certificate.clone());
+    if tls.is_none() && config.proxy_protocol.is_none() {
+        return Ok((None, None));
+    }
+    let name = if is_secured { format!("{}/tls", to.cluster_name()) } else { to.cluster_name() };
+    Ok((Some(Way { name: name.into(), tls, proxy_protocol: config.proxy_protocol }), certificate))
+}
