@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use api::status::{Condition, GatewayStatus as Status};
 use engine::{Derived, Emitter, Scope};
-use ir::{ListenerId, NsName, Problem, Reason, Severity};
+use ir::{ListenerId, NsName, Problem, Reason, Severity, backend::Transport};
 
 use self::infrastructure::Infrastructure;
 use super::{Conditions, StatusReport, and_notes, listed};
@@ -17,7 +17,7 @@ use crate::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
-        output::{Withheld, listener_name},
+        output::Withheld,
         tls::NoRoom,
     },
 };
