@@ -5,8 +5,8 @@ use std::sync::Arc;
 use api::shared::SecretObjectReference;
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind, filter::Scheme, listener::ListenerProtocol,
-    stream::PlaceId,
+    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind, backend::Transport, filter::Scheme,
+    listener::ListenerProtocol, stream::PlaceId,
 };
 
 use super::{policy, port::PortRival};
@@ -99,6 +99,9 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     }
     let Some(protocol) = summary.protocol else { return };
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port, protocol.transport()));
+    if protocol.transport() == Transport::Tcp && scope.get::<Strict>(&()).is_some() {
+        scope.demand::<OfferedListener>((gateway.clone(), summary.port));
+    }
     if let Some(kind @ (RouteKind::TcpRoute | RouteKind::UdpRoute)) = protocol.streams() {
         // It leads there whether a route does or not.
         scope.demand::<Place>(PlaceId { listener: key.clone(), kind, hostname: Hostname::Any });
@@ -108,7 +111,6 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     scope.demand::<WideAsked>(key.clone());
     if scope.get::<Strict>(&()).is_some() {
         scope.demand::<OfferedWide>(key.clone());
-        scope.demand::<OfferedListener>((gateway.clone(), summary.port));
     }
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {
