@@ -221,7 +221,7 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
     ];
     let from = prop_oneof![20 => Just("All".to_owned()), 1 => values::variant(&["Same", "None", "Selector"])];
     let name = option::weighted(0.08, values::label());
-    (prop_oneof![5 => http, 6 => https, 3 => other], option::weighted(0.8, values::hostname()), from, name)
+    (prop_oneof![10 => http, 12 => https, 2 => other], option::weighted(0.8, values::hostname()), from, name)
         .prop_map(|(mut listener, hostname, from, name)| {
             if let Some(hostname) = hostname {
                 listener["hostname"] = json!(hostname);

@@ -101,22 +101,19 @@ impl Resources {
         for address in addresses(&mut listener) {
             address["portValue"] = json!(0);
         }
+        if listener.get("udpListenerConfig").is_some() {
+            let route = "/listenerFilters/0/typedConfig/matcher/onNoMatch/action/typedConfig/cluster";
+            self.reference(listener.pointer_mut(route).expect("a cluster"));
+            return listener;
+        }
         for chain in listener["filterChains"].as_array_mut().expect("chains") {
             if chain.get("filters").is_none() {
                 continue; // it closes what it is chosen for
             }
-            let manager = chain["filters"][0]["typedConfig"].as_object_mut().expect("a connection manager");
-            let rds = manager.remove("rds").expect("routes come over RDS");
-            let routes = self.get(ResourceKind::RouteConfiguration, rds["routeConfigName"].as_str().expect("a name"));
-            manager.insert("routeConfig".into(), self.routes(routes));
-            for filter in list(manager.get_mut("httpFilters").expect("filters")) {
-                let Some(filter) = filter.as_object_mut().filter(|filter| filter.contains_key("configDiscovery"))
-                else {
-                    continue;
-                };
-                filter.remove("configDiscovery");
-                let extension = self.get(ResourceKind::ExtensionConfig, filter["name"].as_str().expect("a name"));
-                filter.insert("typedConfig".into(), extension["typedConfig"].clone());
+            let config = &mut chain["filters"][0]["typedConfig"];
+            match config.get_mut("cluster") {
+                Some(cluster) => self.reference(cluster),
+                None => self.manager(config.as_object_mut().expect("a connection manager")),
             }
             let Some(socket) = chain.get_mut("transportSocket") else { continue };
             let secrets = &mut socket["typedConfig"]["commonTlsContext"]["tlsCertificateSdsSecretConfigs"];
@@ -127,6 +124,21 @@ impl Resources {
             }
         }
         listener
+    }
+
+    /// With its routes and extensions inside.
+    fn manager(&self, manager: &mut serde_json::Map<String, Value>) {
+        let rds = manager.remove("rds").expect("routes come over RDS");
+        let routes = self.get(ResourceKind::RouteConfiguration, rds["routeConfigName"].as_str().expect("a name"));
+        manager.insert("routeConfig".into(), self.routes(routes));
+        for filter in list(manager.get_mut("httpFilters").expect("filters")) {
+            let Some(filter) = filter.as_object_mut().filter(|filter| filter.contains_key("configDiscovery")) else {
+                continue;
+            };
+            filter.remove("configDiscovery");
+            let extension = self.get(ResourceKind::ExtensionConfig, filter["name"].as_str().expect("a name"));
+            filter.insert("typedConfig".into(), extension["typedConfig"].clone());
+        }
     }
 
     fn routes(&self, mut config: Value) -> Value {
