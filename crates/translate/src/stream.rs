@@ -233,6 +233,9 @@ impl Derived for ServedPlace {
 fn serve(scope: &Emitter<'_>, place: &PlaceId) {
     if place.kind == RouteKind::TlsRoute {
         scope.emit::<ChainsAt>(place.listener.clone(), place.hostname.clone(), ());
+        for secret in scope.get::<ListenerRow>(&place.listener).iter().flat_map(|row| &row.secrets) {
+            scope.demand::<Outputs>(OutputId::Secret(place.listener.gateway.clone(), secret.clone()));
+        }
     }
     let cluster = (place.listener.gateway.clone(), ClusterId::Place(place.clone()));
     scope.demand::<AskedCluster>(cluster.clone());

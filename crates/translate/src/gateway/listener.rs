@@ -94,10 +94,11 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
 /// What a listener that is served needs.
 fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
     let gateway = &key.gateway;
-    for secret in secrets {
+    let Some(protocol) = summary.protocol else { return };
+    // One of TLS has a chain that shows them for each hostname of its routes, and none before the first.
+    for secret in secrets.iter().filter(|_| protocol.streams().is_none()) {
         scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
     }
-    let Some(protocol) = summary.protocol else { return };
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port, protocol.transport()));
     if protocol.transport() == Transport::Tcp && scope.get::<Strict>(&()).is_some() {
         scope.demand::<OfferedListener>((gateway.clone(), summary.port));

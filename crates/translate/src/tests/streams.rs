@@ -486,6 +486,17 @@ fn a_hostname_has_a_chain_while_a_route_asks_for_it_and_is_closed_otherwise() {
 }
 
 #[test]
+fn the_key_of_a_listener_is_sent_once_a_chain_shows_its_certificate() {
+    let mut scene = scene(json!([tls("ends", 443, "*.example.com", Some("c"))]), []);
+    let sent = |scene: &Scene| scene.resource("infra/edge", ResourceKind::Secret, "secret/infra/c").is_some();
+    assert!(!sent(&scene), "no connection is ended yet");
+    scene.put(tls_route("r", &["a.example.com"], to("a")));
+    assert!(sent(&scene));
+    scene.put(tls_route("r", &["a.example.net"], to("a")));
+    assert!(!sent(&scene), "no hostname is the listener's");
+}
+
+#[test]
 fn a_listener_that_is_not_served_keeps_its_names_from_broader_ones() {
     let listeners = json!([tls("ends", 443, "a.example.com", Some("missing")), tls("through", 443, "", None)]);
     let scene = scene(listeners, [tls_route("r", &["a.example.com", "b.example.com"], to("a"))]);
