@@ -197,14 +197,25 @@ fn transformation(body_bytes: u32) -> String {
     )
 }
 
+/// The last character that may have another case. All planes of Unicode behind that of the letters have none.
+const LAST_CASED: char = '\u{1FFFF}';
+
 /// Letters outside of ASCII, each with what it becomes and a blank behind: capital ones, and small ones.
 static CASES: LazyLock<[String; 2]> = LazyLock::new(|| {
-    let all = |cased: fn(char) -> String| {
-        let letters = ('\u{80}'..=char::MAX).map(|c| (c, cased(c)));
-        let letters = letters.filter(|(c, cased)| !cased.chars().eq([*c]));
-        letters.flat_map(|(c, cased)| [c.to_string(), cased, " ".to_owned()]).collect()
-    };
-    [all(|c| c.to_uppercase().collect()), all(|c| c.to_lowercase().collect())]
+    let [mut capital, mut small] = [const { String::new() }; 2];
+    for letter in '\u{80}'..=LAST_CASED {
+        if !letter.to_uppercase().eq([letter]) {
+            capital.push(letter);
+            capital.extend(letter.to_uppercase());
+            capital.push(' ');
+        }
+        if !letter.to_lowercase().eq([letter]) {
+            small.push(letter);
+            small.extend(letter.to_lowercase());
+            small.push(' ');
+        }
+    }
+    [capital, small]
 });
 
 /// Where a row says its rate, for the filter that counts.

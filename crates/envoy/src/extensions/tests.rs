@@ -1,4 +1,4 @@
-//! Limits whose buckets stand apart from routes.
+//! Limits whose buckets stand apart from routes, and letters of templates.
 
 use super::*;
 
@@ -18,4 +18,12 @@ fn all_rates_together_have_a_bounded_number_of_buckets() {
 #[test]
 fn a_rate_that_is_not_known_lets_not_even_the_first_request_through() {
     assert_eq!(local_limits([].iter()).token_bucket.map(|bucket| bucket.max_tokens), Some(0));
+}
+
+#[test]
+fn no_character_behind_the_last_has_another_case() {
+    let mut behind = (LAST_CASED..=char::MAX).skip(1);
+    assert_eq!(behind.find(|c| !c.to_uppercase().eq([*c]) || !c.to_lowercase().eq([*c])), None);
+    let [capital, small] = &*CASES;
+    assert!(capital.contains("ßSS ") && small.contains("Éé "));
 }
