@@ -175,7 +175,7 @@ impl units::extension::Follow for At {
 }
 
 fn provider() -> Asked {
-    Asked::Service(ServicePort::tcp(NsName::new("n", "provider"), 80))
+    Asked::Own(ir::backend::Destination::Service(ServicePort::tcp(NsName::new("n", "provider"), 80)))
 }
 
 /// The cluster of [`provider`].

@@ -28,6 +28,15 @@ spec:
     )
 }
 
+/// A ConfigMap with certificates of authorities, in PEM.
+pub fn authorities(name: &str, of: &[&str]) -> String {
+    let pem: String = of.iter().map(|pem| pem.trim().to_owned() + "\n").collect();
+    let pem = pem.trim().replace('\n', "\n    ");
+    format!(
+        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: infra, name: {name}}}\ndata:\n  ca.crt: |\n    {pem}\n"
+    )
+}
+
 /// A Service with one endpoint.
 pub fn service(name: &str, backend: &Echo) -> String {
     service_at(name, backend.address())

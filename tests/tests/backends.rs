@@ -1,5 +1,7 @@
 //! How proxies connect to backends, as a BackendConfigPolicy says, and where no name of a Backend leads.
 
+#[path = "backends/client_certificate.rs"]
+mod client_certificate;
 #[path = "backends/tls_policy.rs"]
 mod tls_policy;
 

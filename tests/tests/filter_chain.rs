@@ -127,7 +127,7 @@ async fn a_request_that_no_route_does_anything_to_passes_every_filter_as_it_came
     ];
     let portcullis = Portcullis::start(&files.map(|(name, content)| (name.to_owned(), content))).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    let tls = Tls { server_name: Some(HOST.to_owned()), key: None };
+    let tls = Tls::to(HOST);
     let mut targets = Vec::new();
     for protocol in [Protocol::Http1, Protocol::H2] {
         targets.push(Target { protocol, ..Target::local(http) });

@@ -32,7 +32,7 @@ impl World {
         });
         let bootstrap = json!({"staticResources": {"listeners": listeners, "clusters": [cluster]}});
         let target = |port, tls| Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls };
-        let tls = Tls { server_name: Some("example.org".to_owned()), key: None };
+        let tls = Tls::to("example.org");
         Ok(Self {
             envoy: Envoy::start(&bootstrap).await?,
             echo,
@@ -112,7 +112,8 @@ async fn tls_speaks_what_it_asked_for_and_tells_which_certificate_was_shown() ->
     for (key, expected) in cases {
         for (protocol, name) in [(Protocol::Http1, "HTTP/1.1"), (Protocol::H2, "HTTP/2.0")] {
             world.secure.protocol = protocol;
-            world.secure.tls = Some(Tls { server_name: Some("example.org".to_owned()), key: Some(key) });
+            world.secure.tls =
+                Some(Tls { server_name: Some("example.org".to_owned()), key: Some(key), ..Tls::default() });
             let mut connection = Connection::open(&world.secure).await?;
             let shown = connection.certificate.clone().context("no certificate")?;
             assert_eq!(shown, world.certificates[expected].der);

@@ -12,6 +12,8 @@ use portcullis_tests::{objects, ports};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+#[path = "listeners/clients.rs"]
+mod clients;
 #[path = "listeners/telemetry.rs"]
 mod telemetry;
 

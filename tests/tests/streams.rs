@@ -448,7 +448,7 @@ async fn tls_is_passed_through_or_ended_by_server_name_beside_https() -> Result<
     let (mut talk, by) = tls_to(port, "x.ends.example", &ended).await?;
     ensure!(by == "plain", "TLS ends at the Gateway: {by}");
     talk.says("hello").await?;
-    let tls = Tls { server_name: Some("web.example".to_owned()), key: None };
+    let tls = Tls::to("web.example");
     let target = Target { tls: Some(tls), ..Target::local(port) };
     let answer = client::send(&target, &Request::get("web.example", "/")).await?;
     ensure!(answer.status == 200, "{} {}", answer.status, answer.body);

@@ -116,15 +116,6 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// ConfigMap `ca` with the certificates of these.
-fn authorities(of: &[&str]) -> String {
-    let pem: String = of.iter().map(|pem| pem.trim().to_owned() + "\n").collect();
-    let pem = pem.trim().replace('\n', "\n    ");
-    format!(
-        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: infra, name: ca}}\ndata:\n  ca.crt: |\n    {pem}\n"
-    )
-}
-
 /// Waits until a first request is answered.
 async fn until_served(port: u16, portcullis: &Portcullis) -> Result<()> {
     let served = eventually(TIMEOUT, async || {
@@ -171,7 +162,7 @@ spec:
     let files = [
         file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
         file("route.yaml", format!("{}{route}{policies}", service("backend", &echo))),
-        file("ca.yaml", authorities(&[&trusted.pem])),
+        file("ca.yaml", objects::authorities("ca", &[&trusted.pem])),
     ];
     let mut portcullis = Portcullis::start(&files).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
@@ -183,7 +174,7 @@ spec:
         let shown = next.issue(&names)?;
         for of in [&[&*trusted.pem, &*next.pem][..], &[&*next.pem]] {
             let before = loaded(&envoy).await?;
-            portcullis.write("ca.yaml", &authorities(of))?;
+            portcullis.write("ca.yaml", &objects::authorities("ca", of))?;
             let taken = eventually(TIMEOUT, async || {
                 let now = loaded(&envoy).await?;
                 ensure!(now > before, "Envoy has not taken the authorities: {now}");
@@ -221,7 +212,7 @@ async fn a_route_that_moves_to_new_backends_by_tls_loses_no_request() -> Result<
     let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
     let secured = |number: usize| {
         let name = format!("b-{number}");
-        let authorities = authorities(&[&own.certificate]).replace("name: ca}", &format!("name: {name}}}"));
+        let authorities = objects::authorities(&name, &[&own.certificate]);
         format!(
             "{}{authorities}
 ---
@@ -280,9 +271,40 @@ async fn either(plain: std::net::SocketAddr, tls: std::net::SocketAddr) -> Resul
     Ok((address, tasks))
 }
 
-/// The cluster behind TLS is another one than the one in plain text.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_turns_to_tls_and_back_loses_no_request() -> Result<()> {
+    turns_to_tls_and_back(
+        "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {namespace: infra, name: tls}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  validation: {hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+",
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_turns_to_tls_by_its_configuration_and_back_loses_no_request() -> Result<()> {
+    turns_to_tls_and_back(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: BackendConfigPolicy
+metadata: {namespace: infra, name: tls}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  tls: {insecureSkipVerify: true, sni: backend.example}
+",
+    )
+    .await
+}
+
+/// The cluster behind TLS is another one than the one in plain text.
+async fn turns_to_tls_and_back(policy: &str) -> Result<()> {
     const TURNS: usize = 20;
     let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
     let plain = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
@@ -291,19 +313,10 @@ async fn a_backend_that_turns_to_tls_and_back_loses_no_request() -> Result<()> {
     let port = ports::free_port()?;
     let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
     let route = objects::Route { rules: "  - backendRefs: [{name: backend, port: 80}]", ..Default::default() };
-    let policy = "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: BackendTLSPolicy
-metadata: {namespace: infra, name: tls}
-spec:
-  targetRefs: [{group: '', kind: Service, name: backend}]
-  validation: {hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
-";
     let files = [
         file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
         file("route.yaml", format!("{}{route}", objects::service_at("backend", address))),
-        file("ca.yaml", authorities(&[&own.certificate])),
+        file("ca.yaml", objects::authorities("ca", &[&own.certificate])),
         file("policy.yaml", String::new()),
     ];
     let mut portcullis = Portcullis::start(&files).await?;
@@ -316,6 +329,54 @@ spec:
         portcullis.write("policy.yaml", said)?;
         let turned = eventually(TIMEOUT, async || {
             ensure!(to.count(|_| true) > before + 20, "turn {turn} does not arrive");
+            Ok(())
+        });
+        if let Err(error) = turned.await {
+            load.finish().await?;
+            return Err(error.context(portcullis.log_tail()));
+        }
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {TURNS} turns");
+    portcullis.check()?;
+    envoy.check().await
+}
+
+/// A cluster that begins to show a certificate, or ends to, is made anew under its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_begins_and_ends_to_show_a_certificate_loses_no_request() -> Result<()> {
+    const TURNS: usize = 20;
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", ([127, 0, 0, 1], 0).into(), own.server(None)?).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let gateway = objects::gateway(std::slice::from_ref(&listener));
+    let policy = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {namespace: infra, name: tls}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  validation: {hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+";
+    let files = [
+        file("a-gateway.yaml", gateway.clone()),
+        file("route.yaml", format!("{}{}{policy}", service("backend", &echo), route(0, "backend"))),
+        file("ca.yaml", objects::authorities("ca", &[&own.certificate])),
+        file("secret.yaml", secret(&own)),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    until_served(port, &portcullis).await?;
+    let load = Load::start(&Target::local(port));
+    for turn in 1..=TURNS {
+        let shown = "  tls: {backend: {clientCertificateRef: {name: certificate}}}\n";
+        let before = envoy.stats().await?.get("cluster_manager.cluster_modified").copied().unwrap_or_default();
+        portcullis.write("a-gateway.yaml", &format!("{gateway}{}", if turn % 2 == 1 { shown } else { "" }))?;
+        let turned = eventually(TIMEOUT, async || {
+            let now = envoy.stats().await?.get("cluster_manager.cluster_modified").copied().unwrap_or_default();
+            ensure!(now > before, "turn {turn} does not arrive");
             Ok(())
         });
         if let Err(error) = turned.await {
@@ -396,7 +457,7 @@ async fn certificates_that_rotate_lose_no_request() -> Result<()> {
     ];
     let mut portcullis = Portcullis::start(&files).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    let tls = Tls { server_name: Some("example.com".to_owned()), key: None };
+    let tls = Tls::to("example.com");
     let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
     let load = Load::start(&target);
 

@@ -40,8 +40,6 @@ pub enum Affects {
     Nothing,
     /// The rule of this index.
     Rule(usize),
-    /// The listeners of a port, or those of all ports that no other field names.
-    Listeners,
     /// The object as a whole.
     Object,
 }
@@ -92,7 +90,6 @@ mod tests {
         let spec = json!({
             "allowedListeners": { "namespaces": { "from": "None" } },
             "defaultScope": "None",
-            "tls": { "backend": {}, "frontend": { "default": {}, "perPort": [{ "port": 443, "tls": {} }] } },
             "infrastructure": { "labels": { "a": "b" } },
         });
         assert_eq!(refused("Gateway", &spec), [""; 0]);
@@ -111,21 +108,13 @@ mod tests {
         let rules = json!([{}, { "backendRefs": [{ "name": "s", "filters": filters }] }]);
         let spec = json!({ "useDefaultGateways": "All", "rules": rules });
         assert_eq!(affected("HTTPRoute", &spec), [Affects::Nothing, Affects::Rule(1)]);
-        let tls = json!({ "backend": { "clientCertificateRef": { "name": "c" } },
-                          "frontend": { "default": { "validation": { "caCertificateRefs": [] } } } });
         let all = json!({ "namespaces": { "from": "All" } });
-        let spec = json!({ "allowedListeners": all, "defaultScope": "All", "tls": tls });
-        let expected = [Affects::Nothing, Affects::Object, Affects::Listeners, Affects::Nothing];
-        assert_eq!(affected("Gateway", &spec), expected);
+        let spec = json!({ "allowedListeners": all, "defaultScope": "All" });
+        assert_eq!(affected("Gateway", &spec), [Affects::Nothing, Affects::Nothing]);
     }
 
     #[test]
-    fn the_path_tells_which_rule_and_which_port_are_concerned() {
-        let validation = json!({ "validation": { "caCertificateRefs": [{ "name": "ca" }] } });
-        let per_port = json!([{ "port": 80, "tls": {} }, { "port": 443, "tls": validation }]);
-        let spec = json!({ "tls": { "frontend": { "default": {}, "perPort": per_port } } });
-        assert_eq!(refused("Gateway", &spec), ["spec.tls.frontend.perPort[1]"]);
-
+    fn the_path_tells_which_rule_is_concerned() {
         let filters = json!([{ "type": "CORS", "cors": {} }, { "type": "ExternalAuth" }]);
         let spec =
             json!({ "rules": [{}, { "filters": filters, "backendRefs": [{ "name": "s", "filters": filters }] }] });

@@ -113,7 +113,7 @@ impl Object {
     /// of these kinds is seen by whoever reads this one.
     pub fn references(&self) -> Vec<Reference> {
         match self {
-            Self::Gateway(gateway) => certificates(gateway),
+            Self::Gateway(gateway) => certificates(gateway).into_iter().chain(vouching(gateway)).collect(),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
             Self::BackendTlsPolicy(policy) => authorities(policy),
@@ -195,9 +195,12 @@ fn certificate() -> Keys {
     Keys::These(CERTIFICATE.map(Box::from).into())
 }
 
+/// The Secrets with what a Gateway shows to clients, and to backends.
 fn certificates(gateway: &Gateway) -> Vec<Reference> {
     let tls = gateway.spec.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let backends = gateway.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
     let references = tls.flat_map(|tls| &tls.certificate_refs);
+    let references = references.chain(backends.and_then(|backends| backends.client_certificate_ref.as_ref()));
     let secrets = references.filter(|reference| reference.group.is_empty() && &*reference.kind == "Secret");
     let reference = |SecretObjectReference { namespace, name, .. }: &SecretObjectReference| {
         let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty());
@@ -207,6 +210,22 @@ fn certificates(gateway: &Gateway) -> Vec<Reference> {
     secrets.map(reference).collect()
 }
 
+/// The objects with the authorities by which a Gateway judges clients.
+fn vouching(gateway: &Gateway) -> Vec<Reference> {
+    let frontend = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref());
+    let configs =
+        frontend.iter().flat_map(|it| std::iter::once(&it.default).chain(it.per_port.iter().map(|at| &at.tls)));
+    let written = configs.filter_map(|config| config.validation.as_ref()).flat_map(|asked| &asked.ca_certificate_refs);
+    let named = written.filter_map(|written| {
+        let kind = authorities_kind(&written.group, &written.kind).filter(|_| !written.name.is_empty())?;
+        let namespace = written.namespace.as_ref().filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.unwrap_or(&gateway.metadata.namespace);
+        let id = ObjectId::new(kind, Arc::clone(namespace), Arc::clone(&written.name));
+        Some(Reference { id, keys: Keys::one(AUTHORITIES) })
+    });
+    named.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -214,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_needs_the_certificates_that_its_listeners_name() {
+    fn a_gateway_needs_the_certificates_and_authorities_that_it_names() {
         let gateway = json!({
             "metadata": { "name": "g", "namespace": "n" },
             "spec": { "gatewayClassName": "c", "listeners": [
@@ -223,12 +242,25 @@ mod tests {
                     { "name": "none", "kind": "ConfigMap" }, { "name": "none", "group": "example.org" },
                 ] } },
                 { "name": "b", "port": 80, "protocol": "HTTP" },
-            ] },
+            ], "tls": {
+                "backend": { "clientCertificateRef": { "name": "shown", "namespace": "m" } },
+                "frontend": {
+                    "default": { "validation": { "caCertificateRefs": [
+                        { "group": "", "kind": "ConfigMap", "name": "ca" }, { "group": "", "kind": "Service", "name": "none" },
+                    ] } },
+                    "perPort": [{ "port": 443, "tls": { "validation": { "caCertificateRefs": [
+                        { "group": "", "kind": "Secret", "name": "ca", "namespace": "m" },
+                    ] } } }],
+                },
+            } },
         });
         let gateway = crate::decode_json(Kind::Gateway, &gateway.to_string()).expect("a Gateway");
         let references = gateway.references();
         let needs: Vec<_> = references.iter().map(|Reference { id, keys }| (id.to_string(), keys.clone())).collect();
-        let expected = ["Secret n/own", "Secret m/theirs"].map(|id| (id.to_owned(), certificate()));
+        let certificates = ["Secret n/own", "Secret m/theirs", "Secret m/shown"].map(|id| (id, certificate()));
+        let authorities = ["ConfigMap n/ca", "Secret m/ca"].map(|id| (id, Keys::one(AUTHORITIES)));
+        let expected: Vec<_> =
+            certificates.into_iter().chain(authorities).map(|(id, keys)| (id.to_owned(), keys)).collect();
         assert_eq!(needs, expected);
     }
 

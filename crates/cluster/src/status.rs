@@ -94,6 +94,11 @@ struct Shared {
     metrics: Metrics,
 }
 
+/// How many ancestors of a policy others than the controller of this name write, by the status that is stored.
+pub fn foreign_ancestors(stored: &Stored, controller_name: &str) -> usize {
+    stored.status.as_deref().map_or(0, |status| merge::foreign_ancestors(status.get(), controller_name))
+}
+
 impl Writer {
     /// A writer that knows nothing and writes nothing: it takes [`Writer::run`] and [`Writer::lead`].
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
@@ -115,10 +120,7 @@ impl Writer {
 
     /// How many ancestors of a policy other controllers write, by the status that is stored.
     pub fn foreign_ancestors(&self, stored: &Stored) -> usize {
-        stored
-            .status
-            .as_deref()
-            .map_or(0, |status| merge::foreign_ancestors(status.get(), &self.0.settings.controller_name))
+        foreign_ancestors(stored, &self.0.settings.controller_name)
     }
 
     /// Whether this process writes. On taking over, everything is compared once.

@@ -9,11 +9,15 @@ pub mod report;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use api::{Kind, ObjectId};
-use cluster::watch::{self, Limits, Observed, Options};
+use cluster::{
+    status::foreign_ancestors,
+    watch::{self, Limits, Observed, Options},
+};
 use ir::{Settings, settings::PortMapping};
 use tokio::{
     sync::mpsc,
@@ -79,10 +83,11 @@ pub async fn read(
     let deadline = Instant::now() + request_timeout;
     let server = config.cluster_url.to_string();
     let client = watch::client(config).map_err(Box::new)?;
+    let controller_name = settings.controller_name.clone();
     let mut guarded = Guarded::new(in_cluster(settings));
     guarded.translator_mut().set_deploying(Some(Deploying::dry_run()));
     guarded.translator_mut().set_login_seed(Some(LoginSeed::unserved()));
-    let mut reading = Reading::new(guarded);
+    let mut reading = Reading::new(guarded, controller_name);
     for (kind, why) in probe::refused(&client, &server, deadline).await? {
         reading.refused(kind, why);
     }
@@ -105,20 +110,22 @@ pub async fn read(
 /// A snapshot that is not complete yet.
 struct Reading {
     snapshot: ClusterSnapshot,
+    /// The controller that is asked about.
+    controller_name: Arc<str>,
     awaited: BTreeSet<Kind>,
     /// Those of them whose list failed last time.
     failing: BTreeMap<Kind, String>,
 }
 
 impl Reading {
-    fn new(translator: Guarded) -> Self {
+    fn new(translator: Guarded, controller_name: Arc<str>) -> Self {
         let snapshot = ClusterSnapshot {
             translator,
             unread: BTreeMap::new(),
             objects: BTreeSet::new(),
             undecodable: BTreeMap::new(),
         };
-        Self { snapshot, awaited: Kind::ALL.iter().copied().collect(), failing: BTreeMap::new() }
+        Self { snapshot, controller_name, awaited: Kind::ALL.iter().copied().collect(), failing: BTreeMap::new() }
     }
 
     fn refused(&mut self, kind: Kind, why: String) {
@@ -128,8 +135,12 @@ impl Reading {
 
     fn take(&mut self, observed: Observed) {
         match observed {
-            Observed::Put { object, version, .. } => {
+            Observed::Put { object, stored, version } => {
                 let id = object.id();
+                if let Some(stored) = stored.filter(|_| id.kind == Kind::BackendTlsPolicy) {
+                    let foreign = foreign_ancestors(&stored, &self.controller_name);
+                    self.snapshot.translator.translator_mut().set_foreign_ancestors(&id, foreign);
+                }
                 self.snapshot.undecodable.remove(&id);
                 self.snapshot.objects.insert(id);
                 self.snapshot.translator.apply(Change::Put(object), version);
@@ -163,7 +174,7 @@ impl Reading {
     }
 
     fn end(self, request_timeout: Duration) -> ClusterSnapshot {
-        let Self { mut snapshot, awaited, mut failing } = self;
+        let Self { mut snapshot, awaited, mut failing, .. } = self;
         for kind in awaited {
             let why = failing.remove(&kind);
             let why = why.unwrap_or_else(|| format!("the list was not complete within {request_timeout:?}"));
@@ -181,7 +192,9 @@ mod tests {
     const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn reading() -> Reading {
-        Reading::new(Guarded::new(Settings::default()))
+        let settings = Settings::default();
+        let controller_name = settings.controller_name.clone();
+        Reading::new(Guarded::new(settings), controller_name)
     }
 
     fn stale(kind: Kind, why: &str) -> Observed {

@@ -22,6 +22,8 @@ use envoy_types::pb::envoy::{
     r#type::v3::Percent,
 };
 use ir::backend::{Assignment, Cluster, Endpoint, Locality, Protocol};
+#[cfg(doc)]
+use ir::listener::TlsSecret;
 use prost::Message;
 
 use crate::{ads, duration, extension, ip_address, tcp_keepalive, uint32};
@@ -87,6 +89,18 @@ pub fn cluster(cluster: &Cluster) -> Encoded {
             .map(tag::CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS, [(extension::HTTP_PROTOCOL_OPTIONS, options)])
             .into_bytes(),
     )
+}
+
+/// The same cluster for proxies that show the certificate of their Gateway there ([`TlsSecret::OF_GATEWAY`]). One that is not behind
+/// TLS, or where another certificate is shown, stays as it is.
+pub fn showing(cluster: &Encoded) -> Encoded {
+    let read = EnvoyCluster::decode(cluster.body.to_bytes());
+    let shown = read.ok().and_then(|message| {
+        let socket = transport::showing(message.transport_socket.as_ref()?)?;
+        Some(EnvoyCluster { transport_socket: Some(socket), ..message })
+    });
+    // Of its maps one has an entry, and that is the only one.
+    shown.map_or_else(|| cluster.clone(), |message| Encoded::new(message.encode_to_vec()))
 }
 
 fn common_lb_config(weighted_localities: bool) -> CommonLbConfig {

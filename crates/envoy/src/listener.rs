@@ -34,7 +34,10 @@ use envoy_types::pb::envoy::{
             original_ip_detection::xff::v3::{XffConfig, XffTrustedCidrs},
         },
         transport_sockets::tls::v3::{
-            CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters, tls_parameters::TlsProtocol,
+            CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
+            certificate_validation_context::TrustChainVerification,
+            common_tls_context::{CombinedCertificateValidationContext, ValidationContextType},
+            tls_parameters::TlsProtocol,
         },
     },
 };
@@ -45,7 +48,7 @@ use ir::{
         CONNECTION_WINDOW, Client, HttpConfig, ListenerConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader,
         StripPort,
     },
-    listener::{FilterChain, LeadsTo, Listener, TlsTermination},
+    listener::{ClientCertificates, ClientMode, FilterChain, LeadsTo, Listener, TlsTermination},
     settings::Edge,
 };
 use prost::Message;
@@ -195,14 +198,35 @@ fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket 
                 .map(|name| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) })
                 .collect(),
             alpn_protocols,
+            validation_context_type: tls.clients.as_ref().map(judging),
             ..CommonTlsContext::default()
         }),
+        require_client_certificate: tls.clients.as_ref().map(|clients| boolean(clients.mode == ClientMode::ValidOnly)),
         ..DownstreamTlsContext::default()
     };
     TransportSocket {
         name: extension::TLS.into(),
         config_type: Some(transport_socket::ConfigType::TypedConfig(any(&context))),
     }
+}
+
+/// By whom certificates of clients are judged. Authorities come apart, so that one that rotates drains nothing.
+fn judging(clients: &ClientCertificates) -> ValidationContextType {
+    let verification = match clients.mode {
+        ClientMode::ValidOnly => TrustChainVerification::VerifyTrustChain,
+        ClientMode::Anybody => TrustChainVerification::AcceptUntrusted,
+    };
+    ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
+        default_validation_context: Some(CertificateValidationContext {
+            trust_chain_verification: verification as i32,
+            ..CertificateValidationContext::default()
+        }),
+        validation_context_sds_secret_config: Some(SdsSecretConfig {
+            name: clients.authorities.to_string(),
+            sds_config: Some(ads()),
+        }),
+        ..CombinedCertificateValidationContext::default()
+    })
 }
 
 fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> HttpConnectionManager {

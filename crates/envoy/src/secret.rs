@@ -66,8 +66,8 @@ pub fn secret(secret: &TlsSecret) -> Encoded {
     Encoded::new(message.encode_to_vec())
 }
 
-/// The SDS resource of authorities by which backends are judged, of a name. What else is expected of a certificate stands in the
-/// cluster.
+/// The SDS resource of authorities by which backends or clients are judged, of a name. What else is expected of a certificate stands
+/// in the cluster or listener.
 pub fn authorities(name: &str, pem: &str) -> Encoded {
     let context = CertificateValidationContext {
         trusted_ca: Some(inline(pem.as_bytes())),

@@ -80,6 +80,7 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
         for secret in context["tlsCertificateSdsSecretConfigs"].as_array_mut().into_iter().flatten() {
             secret.as_object_mut().expect("a secret").remove("sdsConfig").expect("secrets come over SDS");
         }
+        with_static_authorities(context);
         if chain["transportSocket"]["name"].is_null() {
             chain.as_object_mut().expect("a chain").remove("transportSocket");
         }
@@ -174,7 +175,7 @@ fn sample_clusters() -> Vec<Value> {
     clusters
 }
 
-/// Has the authorities of a cluster be static, too: Envoy 1.40 ends where one of its bootstrap asks for them over ADS.
+/// Has the authorities of a cluster or listener be static, too: Envoy 1.40 ends where one of its bootstrap asks for them over ADS.
 fn with_static_authorities(message: &mut Value) {
     match message {
         Value::Object(fields) => {

@@ -2,7 +2,7 @@
 
 pub(crate) mod text;
 
-use ir::{RouteId, RouteKind};
+use ir::{RouteId, RouteKind, listener::ClientMode};
 use serde::Serialize;
 
 use crate::{finding::Finding, served_route::Share, words::path};
@@ -51,9 +51,41 @@ pub struct MatchedListener {
     pub port: u16,
     /// Its hostname; `*` for any.
     pub hostname: String,
+    /// What is asked of certificates of clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientsWord>,
     /// The policies that say how it takes connections and requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<ListenerWord>,
+}
+
+/// What a listener asks of certificates of clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientsWord {
+    /// The objects with the authorities that vouch for them.
+    pub authorities: Vec<String>,
+    /// Who is let in: `AllowValidOnly` or `AllowInsecureFallback`.
+    pub mode: &'static str,
+}
+
+impl ClientsWord {
+    pub(crate) fn of(listener: &translate::inspect::Listener) -> Option<Self> {
+        let (objects, mode) = listener.clients.as_ref()?;
+        Some(Self {
+            authorities: objects.iter().map(ToString::to_string).collect(),
+            mode: match mode {
+                ClientMode::ValidOnly => "AllowValidOnly",
+                ClientMode::Anybody => "AllowInsecureFallback",
+            },
+        })
+    }
+}
+
+/// `clients with a certificate by ConfigMap infra/clients: AllowValidOnly`.
+impl std::fmt::Display for ClientsWord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "clients with a certificate by {}: {}", self.authorities.join(" and "), self.mode)
+    }
 }
 
 /// What a policy says of a listener.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use ir::{Problem, backend::Destination, route::RuleSpec};
-use translate::inspect::{Delegation, ServedRule, WideUnits};
+use translate::inspect::{Delegation, Fault, ServedRule, WideUnits};
 
 /// What the translator knows of a route and of those above it. Shared with it.
 #[derive(Default)]
@@ -23,6 +23,8 @@ pub struct Lineage {
     pub(crate) no_room: Vec<Problem>,
     /// The policies that say something of connections to each backend of the leaf's rule, where any does.
     pub(crate) connections: Vec<(Destination, Vec<ObjectId>)>,
+    /// The backends of the leaf's rule for which the Gateway's proxies have no cluster: whose owner must act, and why.
+    pub(crate) unsent: Vec<(Destination, String, Fault)>,
 }
 
 /// A delegating rule on the way to a leaf.

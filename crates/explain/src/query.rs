@@ -14,7 +14,7 @@ use translate::{
 use crate::{
     choose::{Candidate, choose},
     effects,
-    explanation::{Explanation, Link, ListenerWord, MatchedListener, Outcome, Tried},
+    explanation::{ClientsWord, Explanation, Link, ListenerWord, MatchedListener, Outcome, Tried},
     finding::Finding,
     lineage::{Ancestor, Lineage},
     matching::Sent,
@@ -124,6 +124,7 @@ impl Matched {
             set_aside: set_aside.collect(),
             written: tables.written_rule(chain.route(), rule),
             connections: served.as_ref().map(|rule| tables.connections(rule)).unwrap_or_default(),
+            unsent: served.as_ref().map(|rule| tables.unsent(&listener.gateway, rule)).unwrap_or_default(),
             rule: served,
             wide: tables.wide_units(listener),
             no_room: tables.no_room(chain)(rule),
@@ -185,6 +186,7 @@ fn find(
         name: listener.id.name.to_string(),
         port: listener.port,
         hostname: listener.hostname.domain(),
+        clients: ClientsWord::of(&listener),
         policies: ListenerWord::all(&listener),
     });
     let routes = hostname.covering().map(|hostname| {
@@ -242,7 +244,13 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
     let finding = |problem: &Problem| Finding::problem(&object, problem);
     match winner.route.answer(rule) {
         Answer::Backends { mut backends } => {
+            let mut because = Vec::new();
             for share in &mut backends {
+                if let Some((_, object, fault)) = lineage.unsent.iter().find(|(to, ..)| share.is_of(to)) {
+                    because.push(Finding::fault(object, fault));
+                    share.status = Some(winner.route.status_without_cluster());
+                    continue;
+                }
                 let of_share = lineage.connections.iter().filter(|(to, _)| share.is_of(to));
                 let policies = of_share.flat_map(|(_, policies)| policies.iter().map(ToString::to_string));
                 share.policies = policies.collect();
@@ -252,11 +260,8 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
                 _ => String::new(),
             };
             let broken = backends.iter().any(Share::is_broken);
-            Outcome::Backends {
-                backends,
-                url,
-                because: rule.filter(|_| broken).iter().flat_map(|rule| rule.broken_shares()).map(finding).collect(),
-            }
+            because.extend(rule.filter(|_| broken).iter().flat_map(|rule| rule.broken_shares()).map(finding));
+            Outcome::Backends { backends, url, because }
         }
         Answer::Redirect { status } => Outcome::Redirect {
             status,

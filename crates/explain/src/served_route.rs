@@ -56,7 +56,7 @@ pub struct Share {
     /// The Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The status with which a share that is broken answers.
+    /// The status with which a share that is broken answers, or one to which the proxies may not send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Its part of the sum of all weights.
@@ -79,7 +79,9 @@ impl Share {
             Destination::Service(port) | Destination::Secured(port) => {
                 Self { service: Some(port.service.to_string()), port: Some(port.port), ..none }
             }
-            Destination::Backend(name) => Self { backend: Some(name.to_string()), ..none },
+            Destination::Backend(name) | Destination::SecuredBackend(name) => {
+                Self { backend: Some(name.to_string()), ..none }
+            }
         }
     }
 
@@ -110,6 +112,7 @@ impl fmt::Display for Answer {
                 for (index, share) in backends.iter().enumerate() {
                     let comma = if index > 0 { ", " } else { "" };
                     match (&share.service, share.port, &share.backend) {
+                        _ if share.is_broken() => write!(f, "{comma}{}", share.status.unwrap_or(500))?,
                         (Some(service), Some(port), _) => write!(f, "{comma}Service {service} port {port}")?,
                         (.., Some(backend)) => write!(f, "{comma}Backend {backend}")?,
                         _ => match share.status {
@@ -145,6 +148,14 @@ impl ServedRoute {
     /// None for what is no Envoy route.
     pub(crate) fn read(origin: Origin, row: &Row) -> Option<Self> {
         Some(Self { message: Route::decode(&*row.bytes).ok()?, origin })
+    }
+
+    /// What Envoy answers where it has no cluster of a backend.
+    pub(crate) fn status_without_cluster(&self) -> u16 {
+        match &self.message.action {
+            Some(Action::Route(action)) => broken_status(action),
+            _ => 500,
+        }
     }
 
     /// What it does; `rule` is the one that it is made from.

@@ -197,6 +197,7 @@ fn find(
         name: id.name.to_string(),
         port: listener.port,
         hostname: listener.hostname.domain(),
+        clients: None,
         policies: ListenerWord::all(&listener),
     });
     if !served {
@@ -242,7 +243,7 @@ impl fmt::Display for StreamExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gateway, connection, listener, hostname, route, outcome, superseded } = self;
         writeln!(f, "{connection} at Gateway {gateway}")?;
-        if let Some(MatchedListener { name, port, hostname, policies }) = listener {
+        if let Some(MatchedListener { name, port, hostname, policies, .. }) = listener {
             writeln!(f, "listener   {name} (port {port}, {hostname})")?;
             policies.iter().try_for_each(|word| writeln!(f, "           {word}"))?;
         }

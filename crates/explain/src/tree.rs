@@ -14,7 +14,7 @@ use translate::{
 };
 
 use crate::{
-    explanation::ListenerWord,
+    explanation::{ClientsWord, ListenerWord},
     finding::Finding,
     served_route::{Answer, ServedRoute, Share},
     words::{children, match_in_words, path, written_in_words},
@@ -62,6 +62,9 @@ pub struct Listener {
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Finding>,
+    /// What is asked of certificates of clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientsWord>,
     /// The policies that say how it takes connections and requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<ListenerWord>,
@@ -209,6 +212,7 @@ impl Rows {
                     protocol: listener.protocol.map_or("", ListenerProtocol::name),
                     hostname: listener.hostname.domain(),
                     refused: listener.withheld.as_ref().map(|fault| Finding::fault(&object, fault)),
+                    clients: ClientsWord::of(listener),
                     policies: ListenerWord::all(listener),
                     routes: routes.collect(),
                 }

@@ -49,11 +49,13 @@ impl ServicePort {
 pub enum Destination {
     /// A port of a Service.
     Service(ServicePort),
-    /// The same where a BackendTLSPolicy says how to connect. Its cluster is not the one in plain text: while a proxy does not
+    /// The same where a policy has proxies connect by TLS. Its cluster is not the one in plain text: while a proxy does not
     /// have it, or refused it, nothing is sent there.
     Secured(ServicePort),
     /// A Backend.
     Backend(NsName),
+    /// The same where a policy has proxies connect by TLS.
+    SecuredBackend(NsName),
 }
 
 impl Destination {
@@ -61,7 +63,30 @@ impl Destination {
     pub fn port(&self) -> Option<&ServicePort> {
         match self {
             Self::Service(port) | Self::Secured(port) => Some(port),
-            Self::Backend(_) => None,
+            Self::Backend(_) | Self::SecuredBackend(_) => None,
+        }
+    }
+
+    /// Whether a policy has proxies connect by TLS.
+    pub fn is_secured(&self) -> bool {
+        matches!(self, Self::Secured(_) | Self::SecuredBackend(_))
+    }
+
+    /// The same object where a policy has proxies connect by TLS.
+    #[must_use]
+    pub fn secured(self) -> Self {
+        match self {
+            Self::Service(port) | Self::Secured(port) => Self::Secured(port),
+            Self::Backend(name) | Self::SecuredBackend(name) => Self::SecuredBackend(name),
+        }
+    }
+
+    /// The same object, whatever policies say of it.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        match self {
+            Self::Service(port) | Self::Secured(port) => Self::Service(port),
+            Self::Backend(name) | Self::SecuredBackend(name) => Self::Backend(name),
         }
     }
 
@@ -69,17 +94,18 @@ impl Destination {
     pub fn name(&self) -> &NsName {
         match self {
             Self::Service(port) | Self::Secured(port) => &port.service,
-            Self::Backend(name) => name,
+            Self::Backend(name) | Self::SecuredBackend(name) => name,
         }
     }
 
-    /// The name of the Envoy cluster, and of its endpoints: that of a Service's port, with `/tls` behind where it is secured, or
-    /// `backend/NS/NAME`.
+    /// The name of the Envoy cluster, and of its endpoints: that of a Service's port or `backend/NS/NAME`, with `/tls` behind
+    /// where it is secured.
     pub fn cluster_name(&self) -> String {
         match self {
             Self::Service(port) => port.cluster_name(),
             Self::Secured(port) => format!("{}/tls", port.cluster_name()),
             Self::Backend(name) => format!("backend/{name}"),
+            Self::SecuredBackend(name) => format!("backend/{name}/tls"),
         }
     }
 }
@@ -91,7 +117,7 @@ impl fmt::Display for Destination {
             Self::Service(ServicePort { service, port, .. }) | Self::Secured(ServicePort { service, port, .. }) => {
                 write!(f, "Service {service} port {port}")
             }
-            Self::Backend(name) => write!(f, "Backend {name}"),
+            Self::Backend(name) | Self::SecuredBackend(name) => write!(f, "Backend {name}"),
         }
     }
 }
@@ -99,13 +125,9 @@ impl fmt::Display for Destination {
 /// Whom proxies send something of their own: questions of a filter, or copies of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Asked {
-    /// A port of a Service that says itself what is spoken there.
-    Service(ServicePort),
-    /// The same where a BackendTLSPolicy says how to connect.
-    Secured(ServicePort),
-    /// A Backend that says itself what is spoken there. Its cluster is not that of requests, of which alone Envoy knows where
-    /// they go in the end: it never has a host by name.
-    Backend(NsName),
+    /// One that says itself what is spoken there. The cluster of a Backend is not that of requests, of which alone Envoy knows
+    /// where they go in the end: it never has a host by name.
+    Own(Destination),
     /// One that does not say that it speaks HTTP/2, and is asked in gRPC.
     Grpc(Destination),
 }
@@ -113,20 +135,16 @@ pub enum Asked {
 impl Asked {
     /// The object that it means.
     pub fn name(&self) -> &NsName {
-        match self {
-            Self::Service(port) | Self::Secured(port) => &port.service,
-            Self::Backend(name) => name,
-            Self::Grpc(to) => to.name(),
-        }
+        let (Self::Own(to) | Self::Grpc(to)) = self;
+        to.name()
     }
 
     /// The name of the Envoy cluster and of its endpoints: that of whom it means, with `/own` or `/grpc` behind where it has
     /// one of its own.
     pub fn cluster_name(&self) -> String {
         match self {
-            Self::Service(port) => port.cluster_name(),
-            Self::Secured(port) => Destination::Secured(port.clone()).cluster_name(),
-            Self::Backend(name) => format!("backend/{name}/own"),
+            Self::Own(to) if to.port().is_some() => to.cluster_name(),
+            Self::Own(to) => format!("{}/own", to.cluster_name()),
             Self::Grpc(to) => format!("{}/grpc", to.cluster_name()),
         }
     }
@@ -166,6 +184,16 @@ pub struct Cluster {
     pub trust_store: Arc<str>,
     /// Circuit breaker: connections, pending requests and requests at most, each.
     pub limits: ClusterLimits,
+}
+
+impl Cluster {
+    /// Whether proxies show the certificate of their Gateway there, if it has one: TLS is spoken, and nobody says what is shown.
+    pub fn shows_certificate_of_gateway(&self) -> bool {
+        match &self.config.tls {
+            Some(tls) => tls.shows_certificate_of_gateway(),
+            None => self.protocol == Protocol::Http1Tls,
+        }
+    }
 }
 
 /// The Envoy cluster of a place of streams ([`crate::stream::PlaceId`]): all that its route sends to, a weighted locality each.
@@ -293,10 +321,16 @@ mod tests {
     #[test]
     fn what_is_secured_is_no_cluster_in_plain_text() {
         let port = ServicePort::tcp(NsName::new("infra", "web"), 80);
-        let secured = Destination::Secured(port.clone());
+        let secured = Destination::Service(port).secured();
         assert_eq!(secured.cluster_name(), "service/infra/web/80/tls");
-        assert_eq!(Asked::Secured(port).cluster_name(), secured.cluster_name());
+        assert_eq!(Asked::Own(secured.clone()).cluster_name(), secured.cluster_name());
         assert_eq!(Asked::Grpc(secured.clone()).cluster_name(), "service/infra/web/80/tls/grpc");
         assert_eq!(secured.to_string(), "Service infra/web port 80");
+        let backend = Destination::Backend(NsName::new("infra", "ext"));
+        assert_eq!(Asked::Own(backend.clone()).cluster_name(), "backend/infra/ext/own");
+        let secured = backend.secured();
+        assert_eq!(secured.cluster_name(), "backend/infra/ext/tls");
+        assert_eq!(Asked::Own(secured.clone()).cluster_name(), "backend/infra/ext/tls/own");
+        assert_eq!(secured.to_string(), "Backend infra/ext");
     }
 }

@@ -193,6 +193,26 @@ pub enum LeadsTo {
 pub struct TlsTermination {
     /// Names of SDS secrets, at least one, at most one RSA and one of each ECDSA curve serve the same name well.
     pub secrets: Vec<Arc<str>>,
+    /// What is asked of certificates of clients; none where none is asked for.
+    pub clients: Option<ClientCertificates>,
+}
+
+/// What is asked of certificates of clients.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientCertificates {
+    /// The name of the SDS secret with the authorities that vouch for them.
+    pub authorities: Arc<str>,
+    /// Who is let in.
+    pub mode: ClientMode,
+}
+
+/// Which clients are let in where certificates are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientMode {
+    /// Those with a certificate that an authority vouches for.
+    ValidOnly,
+    /// All of them, also those with another certificate or none.
+    Anybody,
 }
 
 /// A certificate with its key, as SDS carries it.
@@ -207,6 +227,9 @@ pub struct TlsSecret {
 }
 
 impl TlsSecret {
+    /// The name of the SDS resource with what a Gateway shows to backends. It is the same for all Gateways, which share clusters.
+    pub const OF_GATEWAY: &'static str = "client-certificate";
+
     /// The name of the SDS resource of a Secret.
     pub fn resource_name(secret: &NsName) -> String {
         format!("secret/{secret}")
@@ -232,7 +255,7 @@ mod tests {
             name: Arc::from(*name),
             leads_to: LeadsTo::RouteConfiguration,
             hostname: hostname(name),
-            tls: Some(TlsTermination { secrets: vec![Arc::from(*secret)] }),
+            tls: Some(TlsTermination { secrets: vec![Arc::from(*secret)], clients: None }),
         };
         Listener {
             gateway: NsName::new("infra", "edge"),

@@ -39,6 +39,8 @@ reasons! {
     Attached,
     /// A Service, one of its ports, or a route to delegate to does not exist.
     BackendNotFound,
+    /// It is as somebody set it who gives up a protection by that.
+    ConfigurationChanged,
     /// An older object has the same place.
     Conflicted,
     /// Two objects of the files have one name.
@@ -57,10 +59,14 @@ reasons! {
     Invalid,
     /// The policy of TLS of a backend is not valid.
     InvalidBackendTLS,
+    /// A reference to certificates of authorities names a kind that has none.
+    InvalidCACertificateKind,
     /// A reference to certificates of authorities leads to none that can be used.
     InvalidCACertificateRef,
     /// The reference to a certificate leads to none that can be used.
     InvalidCertificateRef,
+    /// The reference to the certificate that is shown to backends leads to none that can be used.
+    InvalidClientCertificateRef,
     /// A file cannot be read.
     InvalidFile,
     /// A reference names a kind that cannot stand there.

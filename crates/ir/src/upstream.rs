@@ -274,8 +274,10 @@ pub struct Tls {
     pub trust: TlsTrust,
     /// The names of which the certificate must have one; empty for any that is trusted.
     pub names: Box<[PeerName]>,
-    /// The Secret with the certificate that is shown.
+    /// The Secret with the certificate that is shown; if none, it is that of the Gateway, if it has one.
     pub certificate: Option<NsName>,
+    /// Whether no certificate is shown at all.
+    pub anonymous: bool,
     /// Protocols that are offered, as ALPN names them.
     pub alpn: Box<[Arc<str>]>,
     /// Whether the backend may renegotiate.
@@ -293,6 +295,11 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// Whether the certificate of the Gateway is shown, if it has one: nobody says what is.
+    pub fn shows_certificate_of_gateway(&self) -> bool {
+        self.certificate.is_none() && !self.anonymous
+    }
+
     /// TLS with whom these authorities vouch for, and as Envoy does it otherwise.
     pub fn of(trust: TlsTrust) -> Self {
         Self {
@@ -301,6 +308,7 @@ impl Tls {
             trust,
             names: Box::default(),
             certificate: None,
+            anonymous: false,
             alpn: Box::default(),
             renegotiation: false,
             least_version: None,

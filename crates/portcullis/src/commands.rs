@@ -6,9 +6,7 @@ pub(crate) mod records;
 
 use std::{
     io::{BufWriter, Write},
-    path::Path,
     process::ExitCode,
-    sync::Arc,
 };
 
 use anyhow::Context;
@@ -23,7 +21,7 @@ use envoy::bootstrap::{AdminAddress, XdsAddress};
 use crate::{
     cli::{self, CheckFormat, Format},
     logging,
-    source::{self, Loaded},
+    source::{self, Loaded, on_this_host},
 };
 
 /// Serves until it is stopped.
@@ -57,16 +55,6 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
         controller::run::run(options, stop).await?;
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// The file with the authorities of the system, if it is there: files are served by Envoys of this host, and Envoy refuses who
-/// is to be judged by a file that is not.
-fn on_this_host(trust_store: Arc<str>) -> Arc<str> {
-    if trust_store.is_empty() || Path::new(&*trust_store).is_file() {
-        return trust_store;
-    }
-    tracing::warn!(%trust_store, "is not there, so nobody can trust the authorities of the system (backend.systemTrustStore)");
-    "".into()
 }
 
 /// Ends when the process is asked to.

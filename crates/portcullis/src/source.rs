@@ -3,7 +3,7 @@
 mod controller;
 mod pod;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use ::controller::{
     cluster_snapshot::{self, ClusterSnapshot, Refusal, SnapshotError},
@@ -63,9 +63,14 @@ pub(crate) struct Loaded {
 
 /// Reads manifests, as for a cluster that deploys proxies, or for one host.
 pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
-    let settings = args.settings.settings()?;
-    let (settings, deploying) =
-        if args.host { (settings, None) } else { (cluster_snapshot::in_cluster(settings), Some(Deploying::dry_run())) };
+    let mut settings = args.settings.settings()?;
+    let deploying = if args.host {
+        settings.system_trust_store = on_this_host(settings.system_trust_store);
+        None
+    } else {
+        settings = cluster_snapshot::in_cluster(settings);
+        Some(Deploying::dry_run())
+    };
     let mut files = Files::open(args.paths)?;
     let Update { changes, problems, .. } = files.load();
     let edge = settings.edge.clone();
@@ -81,6 +86,16 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
     }
     translator.settle();
     Ok(Loaded { translator, files, problems: problems.to_vec(), objects, edge })
+}
+
+/// The file with the authorities of the system, if it is there: what is for one host is served by Envoys of this one, and Envoy refuses who
+/// is to be judged by a file that is not.
+pub(crate) fn on_this_host(trust_store: Arc<str>) -> Arc<str> {
+    if trust_store.is_empty() || Path::new(&*trust_store).is_file() {
+        return trust_store;
+    }
+    tracing::warn!(%trust_store, "is not there, so nobody can trust the authorities of the system (backend.systemTrustStore)");
+    "".into()
 }
 
 /// What is printed has no place for this, and must not be taken for the whole truth.

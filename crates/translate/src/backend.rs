@@ -25,16 +25,20 @@ use self::hosts::BackendHosts;
 use crate::{
     internal,
     tables::{
-        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
-        input::{Config, Services, Slices},
+        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, ShownThere, Unusable},
+        gateway::{ClientCertificate, Fault},
+        input::{ClearedPart, Config, Services, Slices, Strict},
         stream::WaysAt,
-        tls::{BackendTls, Secured},
+        strict::{Part, PartId},
+        tls::Secured,
     },
 };
 
 tables! {
     /// Files a slice under its Service.
     SliceRow: NsName => ();
+    /// A cluster's message for proxies that show the certificate of their Gateway there.
+    ShowingBytes: ClusterId => Encoded;
 }
 
 impl Derived for SliceRow {
@@ -68,10 +72,12 @@ impl Group for SlicesOf {
 pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     let of = |to: &Destination| match to {
         Destination::Service(port) | Destination::Secured(port) => *scope.group::<SlicesOf>(&port.service).summary(),
-        Destination::Backend(name) => match scope.get::<BackendHosts>(name).as_deref() {
-            Some(Ok(hosts)) => hosts.most_endpoints(),
-            _ => 0,
-        },
+        Destination::Backend(name) | Destination::SecuredBackend(name) => {
+            match scope.get::<BackendHosts>(name).as_deref() {
+                Some(Ok(hosts)) => hosts.most_endpoints(),
+                _ => 0,
+            }
+        }
     };
     match (cluster.to(), cluster) {
         (Some(to), _) => of(&to),
@@ -86,7 +92,7 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
 impl Lookup for ServicePorts {
     fn compute(scope: &Scope<'_>, key: &ServicePort) -> Option<PortState> {
         let service = scope.get::<Services>(&key.service)?;
-        Some(port_state(&service, key, scope.get::<BackendTls>(key).as_deref()))
+        Some(port_state(&service, key, tls::secured(scope, &Destination::Service(key.clone())).as_deref()))
     }
 
     fn poisoned(scope: &Scope<'_>, key: &ServicePort, _: &engine::Fault) -> Option<PortState> {
@@ -201,52 +207,57 @@ fn app_protocol(
     }
 }
 
+/// A cluster as it is written; none where there is none.
+fn model(scope: &Scope<'_>, key: &ClusterId) -> Option<Cluster> {
+    let mut hosts = Box::default();
+    let to = key.to();
+    let spoken = match (&to, key) {
+        (Some(Destination::Service(port) | Destination::Secured(port)), _) => {
+            scope.get::<ServicePorts>(port)?.protocol.clone().ok()?
+        }
+        (Some(Destination::Backend(name) | Destination::SecuredBackend(name)), _) => {
+            let backend = scope.get::<BackendHosts>(name)?;
+            let backend = backend.as_ref().as_ref().ok()?;
+            hosts = backend.by_name();
+            backend.protocol
+        }
+        (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
+        (None, _) => return None,
+    };
+    let in_grpc = matches!(key, ClusterId::Http2(_) | ClusterId::Grpc(_) | ClusterId::Told(_));
+    let protocol = if in_grpc { Protocol::H2c } else { spoken };
+    let settings = scope.get::<Config>(&())?;
+    // What looks whether an endpoint is local lets pass what no client sends.
+    if !matches!(key, ClusterId::To(_) | ClusterId::Http2(_)) && !hosts.is_empty() && !settings.local_backends {
+        return None;
+    }
+    // Sessions hold across none that is configured.
+    let said = to.as_ref().and_then(|to| config::config(scope, to, protocol, !hosts.is_empty()));
+    // Left out where nobody knows how to connect: whoever sends requests there answers 500.
+    let config = said.transpose().ok()?.unwrap_or_default();
+    // Of both names one alone has a cluster.
+    if to.is_some_and(|to| to.is_secured() != config.tls.is_some()) {
+        return None;
+    }
+    Some(Cluster {
+        name: key.name().into(),
+        hosts,
+        config: config.into(),
+        guarded: !settings.local_backends,
+        protocol,
+        weighted_localities: matches!(key, ClusterId::Rule(..)),
+        connect_timeout: settings.connect_timeout,
+        trust_store: settings.system_trust_store.clone(),
+        limits: if matches!(key, ClusterId::Told(_)) { settings.cluster.of_told() } else { settings.cluster },
+    })
+}
+
 impl Lookup for ClusterBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         if let ClusterId::Place(place) = key {
             return place_cluster(scope, place);
         }
-        let mut hosts = Box::default();
-        let to = key.to();
-        let spoken = match (&to, key) {
-            (Some(to @ (Destination::Service(port) | Destination::Secured(port))), _) => {
-                let state = scope.get::<ServicePorts>(port)?;
-                // Of both names one alone has a cluster.
-                if state.is_secured != matches!(to, Destination::Secured(_)) {
-                    return None;
-                }
-                state.protocol.clone().ok()?
-            }
-            (Some(Destination::Backend(name)), _) => {
-                let backend = scope.get::<BackendHosts>(name)?;
-                let backend = backend.as_ref().as_ref().ok()?;
-                hosts = backend.by_name();
-                backend.protocol
-            }
-            (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
-            (None, _) => return None,
-        };
-        let in_grpc = matches!(key, ClusterId::Http2(_) | ClusterId::Grpc(_) | ClusterId::Told(_));
-        let protocol = if in_grpc { Protocol::H2c } else { spoken };
-        let config = scope.get::<Config>(&())?;
-        // What looks whether an endpoint is local lets pass what no client sends.
-        if !matches!(key, ClusterId::To(_) | ClusterId::Http2(_)) && !hosts.is_empty() && !config.local_backends {
-            return None;
-        }
-        // Sessions hold across none that is configured.
-        let said = to.and_then(|to| config::config(scope, &to, protocol, !hosts.is_empty()));
-        Some(envoy::cluster::cluster(&Cluster {
-            name: key.name().into(),
-            hosts,
-            // Left out where nobody knows how to connect: whoever sends requests there answers 500.
-            config: said.transpose().ok()?.unwrap_or_default().into(),
-            guarded: !config.local_backends,
-            protocol,
-            weighted_localities: matches!(key, ClusterId::Rule(..)),
-            connect_timeout: config.connect_timeout,
-            trust_store: config.system_trust_store.clone(),
-            limits: if matches!(key, ClusterId::Told(_)) { config.cluster.of_told() } else { config.cluster },
-        }))
+        Some(envoy::cluster::cluster(&model(scope, key)?))
     }
 
     /// It is left out: whoever sends requests there answers 500.
@@ -266,6 +277,57 @@ fn place_cluster(scope: &Scope<'_>, place: &PlaceId) -> Option<Encoded> {
         trust_store: config.system_trust_store.clone(),
         limits: config.cluster,
     }))
+}
+
+impl Lookup for ShownThere {
+    fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<()> {
+        model(scope, key)?.shows_certificate_of_gateway().then_some(())
+    }
+}
+
+impl Lookup for ShowingBytes {
+    fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
+        let encoded =
+            if is_strict(scope) { cleared_cluster(scope, key)? } else { (*scope.get::<ClusterBytes>(key)?).clone() };
+        // What is added is no object's word, so that nobody is asked about it.
+        Some(envoy::cluster::showing(&encoded))
+    }
+
+    /// As [`ClusterBytes`].
+    fn poisoned(_: &Scope<'_>, _: &ClusterId, _: &engine::Fault) -> Option<Encoded> {
+        None
+    }
+}
+
+/// A cluster as the proxies of a Gateway get it.
+pub(crate) fn sent(scope: &Scope<'_>, gateway: &NsName, cluster: &ClusterId) -> Option<Encoded> {
+    let shown = scope.get::<ClientCertificate>(gateway).is_some() && scope.get::<ShownThere>(cluster).is_some();
+    if shown {
+        scope.get::<ShowingBytes>(cluster).map(|encoded| (*encoded).clone())
+    } else if is_strict(scope) {
+        cleared_cluster(scope, cluster)
+    } else {
+        scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+    }
+}
+
+/// Why the proxies of a Gateway may not send to a cluster: they have no certificate to show there.
+pub(crate) fn without_certificate(scope: &Scope<'_>, gateway: &NsName, cluster: &ClusterId) -> Option<Fault> {
+    let certificate = scope.get::<ClientCertificate>(gateway)?;
+    let fault = certificate.as_ref().as_ref().err()?;
+    scope.get::<ShownThere>(cluster).map(|_| fault.clone())
+}
+
+/// Whether what is sent is what Envoy has taken.
+fn is_strict(scope: &Scope<'_>) -> bool {
+    scope.get::<Strict>(&()).is_some()
+}
+
+fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
+    match &*scope.get::<ClearedPart>(&PartId::Cluster(cluster.clone()))? {
+        Part::Cluster(encoded) => Some(encoded.clone()),
+        Part::Tokens(_) | Part::Rate => None,
+    }
 }
 
 /// The slices of a Service that have one of its ports, each with the number there. It is found by name and protocol, as

@@ -1,6 +1,8 @@
 //! Gateways of ours: what their spec asks for, decided without looking at anything but the spec, its class and the
 //! settings. What a listener needs of other objects is decided in [`listener`].
 
+mod certificate;
+mod clients;
 mod conflict;
 mod listener;
 pub(crate) mod name;

@@ -237,8 +237,8 @@ fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
     for cluster in &resolved.clusters {
         scope.demand::<ServedCluster>((listener.gateway.clone(), cluster.clone()));
     }
-    for port in resolved.findings.iter().flat_map(|findings| &findings.closed_ports) {
-        scope.demand::<DialedBy>((port.clone(), listener.gateway.clone()));
+    for to in resolved.findings.iter().flat_map(|findings| &findings.closed_backends) {
+        scope.demand::<DialedBy>((to.clone(), listener.gateway.clone()));
     }
     for entry in &resolved.entries {
         scope.demand::<ReferredEntry>((listener.gateway.clone(), entry.clone()));

@@ -8,6 +8,7 @@ mod tables;
 
 mod alike;
 mod attach;
+mod authorities;
 mod backend;
 mod budget;
 mod capacity;

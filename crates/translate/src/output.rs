@@ -15,14 +15,17 @@ use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, RouteKind, Settings,
     backend::{Destination, Transport},
     filter::Scheme,
-    listener::{FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener},
+    listener::{
+        ClientCertificates, FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener,
+    },
     rule::{ExtensionEntry, Slot},
     stream::PlaceId,
 };
 
 use crate::{
     alike::said_for,
-    backend::{config, tls},
+    authorities,
+    backend::{self, config, tls},
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
     login,
@@ -31,9 +34,9 @@ use crate::{
     },
     stream,
     tables::{
-        backend::{AssignmentBytes, ClusterBytes, ClusterId},
+        backend::{AssignmentBytes, ClusterBytes, ClusterId, ShownThere},
         capacity::{AskedCluster, AskedTokens},
-        gateway::{GatewayModel, GatewayRow},
+        gateway::{ClientCertificate, GatewayModel, GatewayRow},
         host::{HostsOf, WideAsked},
         input::{ClearedListener, ClearedPart, Config, Strict},
         listener::{PortListener, PortListeners, ServedAt},
@@ -60,18 +63,18 @@ impl Derived for Outputs {
                     scope.emit::<NoRoom>(gateway.clone(), cluster.clone(), policy);
                     return None;
                 }
-                if is_strict(scope) {
-                    cleared_cluster(scope, cluster)
-                } else {
-                    scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+                if backend::without_certificate(scope, gateway, cluster).is_some() {
+                    return None;
                 }
+                backend::sent(scope, gateway, cluster)
             }
             OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Secret(_, secret) => {
                 let certificate = scope.get::<Certificate>(secret)?;
                 certificate.as_ref().as_ref().ok().map(|(certificate, _)| envoy::secret::secret(certificate))
             }
-            OutputId::Authorities(_, bundle) => tls::secret(scope, bundle),
+            OutputId::Authorities(_, bundle) => authorities::secret(scope, bundle),
+            OutputId::ClientCertificate(gateway) => client_certificate(scope, gateway),
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port, Transport::Tcp) => {
@@ -95,11 +98,12 @@ fn is_strict(scope: &Scope<'_>) -> bool {
     scope.get::<Strict>(&()).is_some()
 }
 
-fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
-    match &*scope.get::<ClearedPart>(&PartId::Cluster(cluster.clone()))? {
-        Part::Cluster(encoded) => Some(encoded.clone()),
-        Part::Tokens(_) | Part::Rate => None,
-    }
+/// What the proxies of a Gateway show to backends.
+fn client_certificate(scope: &Scope<'_>, gateway: &NsName) -> Option<Encoded> {
+    let secret = scope.get::<ClientCertificate>(gateway)?;
+    let certificate = scope.get::<Certificate>(secret.as_ref().as_ref().ok()?)?;
+    let (certificate, _) = certificate.as_ref().as_ref().ok()?;
+    Some(envoy::secret::secret(&TlsSecret { name: TlsSecret::OF_GATEWAY.into(), ..certificate.clone() }))
 }
 
 /// A listener as it is sent: as it was cleared, without what of it is gone, where Envoy is asked first.
@@ -273,6 +277,10 @@ fn chains_of(
 ) -> Vec<FilterChain> {
     let tls = at.protocol.ends_tls().then(|| TlsTermination {
         secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+        clients: at
+            .clients
+            .as_ref()
+            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
     });
     let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
@@ -413,8 +421,8 @@ impl Derived for ToldOf {
         for sink in sinks.chain(cleared.iter().flat_map(|listener| listener.config.http.sinks())) {
             if !sink.is_there {
                 // One whose policy of TLS is not valid is to be told so.
-                if let Destination::Secured(port) = &sink.to {
-                    scope.demand::<DialedBy>((port.clone(), key.0.clone()));
+                if sink.to.is_secured() {
+                    scope.demand::<DialedBy>((sink.to.clone().plain(), key.0.clone()));
                 }
                 continue;
             }
@@ -432,9 +440,12 @@ impl Derived for ServedCluster {
         if let Some(secret) = config::certificate(scope, &key.1) {
             scope.demand::<Outputs>(OutputId::Secret(key.0.clone(), secret));
         }
-        if let Some(to @ Destination::Secured(port)) = &key.1.to() {
-            scope.demand::<DialedBy>((port.clone(), key.0.clone()));
-            if let Some(bundle) = tls::bundle_of(scope, to) {
+        if scope.get::<ClientCertificate>(&key.0).is_some() && scope.get::<ShownThere>(&key.1).is_some() {
+            scope.demand::<Outputs>(OutputId::ClientCertificate(key.0.clone()));
+        }
+        if let Some(to) = key.1.to().filter(Destination::is_secured) {
+            scope.demand::<DialedBy>((to.clone().plain(), key.0.clone()));
+            if let Some(bundle) = tls::bundle_of(scope, &to) {
                 scope.demand::<Outputs>(OutputId::Authorities(key.0.clone(), bundle));
             }
         }

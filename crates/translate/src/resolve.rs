@@ -8,7 +8,7 @@ use engine::{Engine, Lookup, Scope, Table};
 use envoy::bytes::Row;
 use ir::{
     Chain, ListenerId, NsName, Problem,
-    backend::ServicePort,
+    backend::Destination,
     delegation::PlacedMatch,
     matching::{Origin, Step},
     route::Unhandled,
@@ -78,8 +78,8 @@ pub(crate) struct Findings {
     pub(crate) empty: Vec<(u32, Problem)>,
     /// References that do not resolve.
     pub(crate) unresolved: Vec<Problem>,
-    /// Ports of Services of which the policy of TLS is not valid, among these.
-    pub(crate) closed_ports: Vec<ServicePort>,
+    /// Backends of which the policy of TLS is not valid, among these.
+    pub(crate) closed_backends: Vec<Destination>,
     /// What works, though its author should look at it.
     pub(crate) warnings: Vec<Problem>,
 }

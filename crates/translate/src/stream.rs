@@ -7,17 +7,18 @@
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
     ListenerId, NsName, Problem, Reason, RouteId, RouteKind, Severity,
-    backend::{Destination, PLAIN, Transport, Way},
+    backend::{PLAIN, Transport, Way},
     filter::Scheme,
     listener::ListenerProtocol,
     matching::Age,
     route::Unhandled,
     stream::PlaceId,
+    upstream::Tls,
 };
 
 use crate::{
     backend::{
-        reference::port_of,
+        reference::destination_of,
         stream::{self, Followed},
         tls,
     },
@@ -28,6 +29,7 @@ use crate::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
         capacity::AskedCluster,
+        gateway::ClientCertificate,
         input::{RefusedPart, Strict},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs, ServedCluster},
@@ -60,14 +62,14 @@ impl Lookup for StreamRule {
             Err(Unhandled::Unknown) => return Some(unknown()),
         };
         let (mut shares, mut unresolved) = (Vec::new(), Vec::new());
-        let (mut blocked, mut closed_ports) = (Vec::new(), Vec::new());
+        let (mut blocked, mut closed) = (Vec::new(), Vec::new());
         for backend in &handling.backends {
             let (weight, from) = (backend.weight, Referrer::route(route));
             match stream::follow(scope, from, &backend.backend, &backend.field, transport(route.kind)) {
                 Ok(Followed { plain, dialed }) => {
                     let to = dialed.map_err(|problem| {
                         if problem.reason == Reason::InvalidBackendTLS {
-                            closed_ports.extend(port_of(from, &backend.backend));
+                            closed.extend(destination_of(from, &backend.backend));
                         }
                         blocked.push(problem);
                     });
@@ -84,7 +86,7 @@ impl Lookup for StreamRule {
             fault: None,
             unresolved: unresolved.into(),
             blocked: blocked.into(),
-            closed_ports: closed_ports.into(),
+            closed_backends: closed.into(),
         })
     }
 
@@ -206,15 +208,16 @@ impl Derived for ServedPlace {
             return Some(());
         }
         let gateway = &place.listener.gateway;
-        for port in rule.iter().flat_map(|rule| rule.closed_ports.iter()) {
-            scope.demand::<DialedBy>((port.clone(), gateway.clone()));
+        for to in rule.iter().flat_map(|rule| rule.closed_backends.iter()) {
+            scope.demand::<DialedBy>((to.clone(), gateway.clone()));
         }
-        for Dialed { to, certificate, bundle, .. } in rule.iter().flat_map(|rule| rule.reached()).map(|to| &**to) {
-            if let Destination::Secured(port) = to {
-                scope.demand::<DialedBy>((port.clone(), gateway.clone()));
+        for dialed in rule.iter().flat_map(|rule| rule.reached()) {
+            let Dialed { to, bundle, .. } = &**dialed;
+            if to.is_secured() {
+                scope.demand::<DialedBy>((to.clone().plain(), gateway.clone()));
             }
-            if let Some(secret) = certificate {
-                scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
+            if let Some(secret) = shown(scope, gateway, dialed) {
+                scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret));
             }
             if let Some(bundle) = bundle {
                 scope.demand::<Outputs>(OutputId::Authorities(gateway.clone(), bundle.clone()));
@@ -298,7 +301,8 @@ impl Lookup for WaysAt {
             return None;
         }
         let rule = scope.get::<StreamRule>(&*scope.get::<Winner>(place)?)?;
-        let mut ways: Vec<_> = rule.reached().filter_map(|to| to.way.clone()).collect();
+        let gateway = &place.listener.gateway;
+        let mut ways: Vec<_> = rule.reached().filter_map(|to| way(scope, gateway, to)).collect();
         ways.sort_by(|a, b| a.name.cmp(&b.name));
         ways.dedup_by(|a, b| a.name == b.name);
         (!ways.is_empty()).then(|| ways.into())
@@ -308,6 +312,21 @@ impl Lookup for WaysAt {
     fn poisoned(_: &Scope<'_>, _: &PlaceId, _: &engine::Fault) -> Option<Box<[Way]>> {
         None
     }
+}
+
+/// How the proxies of a Gateway connect to a backend. None where they have nothing to show, so that nobody connects to what goes in that
+/// way.
+fn way(scope: &Scope<'_>, gateway: &NsName, dialed: &Dialed) -> Option<Way> {
+    let way = dialed.way.clone()?;
+    let Some(tls) = way.tls.filter(Tls::shows_certificate_of_gateway) else { return dialed.way.clone() };
+    let certificate = scope.get::<ClientCertificate>(gateway);
+    let certificate = certificate.as_deref().map(Result::as_ref).transpose().ok()?.cloned();
+    Some(Way { tls: Some(Tls { certificate, ..tls }), ..way })
+}
+
+/// The Secret with the certificate that the proxies of a Gateway show to a backend.
+fn shown(scope: &Scope<'_>, gateway: &NsName, dialed: &Dialed) -> Option<NsName> {
+    way(scope, gateway, dialed)?.tls?.certificate
 }
 
 /// The policy of TLS of a backend of a place whose status has no room for the Gateway, if there is one.

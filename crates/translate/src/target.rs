@@ -9,7 +9,7 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Emitter, Group, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, matching::Age};
+use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, backend::Destination, matching::Age};
 
 use crate::tables::{
     input::{Backends, Config, Gateways, ObjectKey, Services, object_kind},
@@ -25,11 +25,16 @@ pub(crate) fn key_of(id: &ObjectId) -> NsName {
     NsName::new(id.namespace.clone(), id.name.clone())
 }
 
+/// The object that a backend is.
+pub(crate) fn backend_object(to: &Destination) -> ObjectId {
+    let kind = if to.port().is_some() { Kind::Service } else { Kind::Backend };
+    to.name().clone().id(kind)
+}
+
 /// The kind that a target means, of those that a policy of `policy` kind can apply to.
 pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
     match RouteKind::named(group, kind) {
-        _ if policy == Kind::BackendTlsPolicy => ((group, kind) == ("", "Service")).then_some(Kind::Service),
-        _ if policy == Kind::BackendConfigPolicy => match (group, kind) {
+        _ if matches!(policy, Kind::BackendConfigPolicy | Kind::BackendTlsPolicy) => match (group, kind) {
             ("", "Service") => Some(Kind::Service),
             (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),
             _ => None,

@@ -28,6 +28,7 @@ mod secrets;
 mod shares;
 mod streams;
 mod strict;
+mod tls_of_gateways;
 mod tokens;
 mod wide_policies;
 mod wide_units;

@@ -226,7 +226,7 @@ pub struct Everybody;
 impl Follow for Everybody {
     fn follow(&mut self, to: &BackendRef, _: &str, _: bool) -> Result<Asked, Problem> {
         let service = NsName::new("n", to.backend_ref.name.clone());
-        Ok(Asked::Service(ir::backend::ServicePort::tcp(service, 80)))
+        Ok(Asked::Own(ir::backend::Destination::Service(ir::backend::ServicePort::tcp(service, 80))))
     }
 
     fn config_map(&self, name: &Arc<str>, _: &str) -> Result<Arc<str>, String> {

@@ -4,7 +4,10 @@
 //! that never comes. So a chain and its key are parsed here, compared, and written anew: what is sent are the bytes
 //! that were judged, without whatever else the Secret's text held.
 
-use std::{collections::HashSet, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use base64::Engine as _;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -150,12 +153,30 @@ pub const MOST_AUTHORITIES: (usize, usize) = (256, 256 << 10);
 
 /// Certificates of authorities, each once, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Authorities(Vec<String>);
+pub struct Authorities(Vec<Authority>);
+
+/// The certificate of an authority.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Authority {
+    pem: String,
+    /// Its subject, as people read it.
+    subject: String,
+    /// Its public key, with the algorithm, in DER.
+    key: Box<[u8]>,
+}
 
 impl Authorities {
     /// The PEM of all, without what stands between its blocks.
     pub fn pem(&self) -> String {
-        self.0.concat()
+        self.0.iter().map(|authority| &*authority.pem).collect()
+    }
+
+    /// A subject that several of them have, with different keys. Envoy tells these apart by the key identifier that a certificate
+    /// names, and takes the first one if it names none.
+    pub fn namesakes(&self) -> Option<&str> {
+        let mut keys: HashMap<&str, &[u8]> = HashMap::new();
+        let mut all = self.0.iter().map(|authority| (&*authority.subject, &*authority.key));
+        all.find(|(subject, key)| keys.entry(*subject).or_insert(*key) != key).map(|(subject, _)| subject)
     }
 
     /// Adds those of `others` that are not among these.
@@ -164,7 +185,9 @@ impl Authorities {
     /// If there are too many then. Nothing is added.
     pub fn extend(&mut self, others: &Self) -> Result<(), Invalid> {
         let new = || others.0.iter().filter(|other| !self.0.contains(other));
-        let (count, bytes) = (self.0.len() + new().count(), self.pem().len() + new().map(String::len).sum::<usize>());
+        let length =
+            |all: &mut dyn Iterator<Item = &Authority>| all.map(|authority| authority.pem.len()).sum::<usize>();
+        let (count, bytes) = (self.0.len() + new().count(), length(&mut self.0.iter()) + length(&mut new()));
         bounded_authorities(count, bytes)?;
         let new: Vec<_> = new().cloned().collect();
         self.0.extend(new);
@@ -203,15 +226,17 @@ pub fn authorities(text: &[u8]) -> Result<Authorities, Invalid> {
     if all.is_empty() {
         return Err(refuse("it has no PEM block CERTIFICATE"));
     }
-    let mut pems = Vec::with_capacity(all.len());
-    for (at, der) in all.iter().enumerate() {
-        parse(der, at).map_err(|_| refuse(&format!("certificate {} is none", at + 1)))?;
-        pems.push(pem("CERTIFICATE", der));
-    }
+    let mut read = Vec::with_capacity(all.len());
     let mut seen = HashSet::new();
-    pems.retain(|pem| seen.insert(pem.clone()));
-    bounded_authorities(pems.len(), pems.iter().map(String::len).sum())?;
-    Ok(Authorities(pems))
+    for (at, der) in all.iter().enumerate() {
+        let parsed = parse(der, at).map_err(|_| refuse(&format!("certificate {} is none", at + 1)))?;
+        if seen.insert(der) {
+            let (subject, key) = (parsed.subject().to_string(), parsed.public_key().raw.into());
+            read.push(Authority { pem: pem("CERTIFICATE", der), subject, key });
+        }
+    }
+    bounded_authorities(read.len(), read.iter().map(|authority| authority.pem.len()).sum())?;
+    Ok(Authorities(read))
 }
 
 /// The label of the first PEM block that is no certificate.

@@ -190,7 +190,7 @@ async fn serve(state: &Arc<State>, stream: TcpStream, number: u64) -> Result<()>
     let server = TcpStream::connect(state.target).await?;
     server.set_nodelay(true)?;
     stream.set_nodelay(true)?;
-    let tls = Tls { server_name: Some("localhost".to_owned()), key: None };
+    let tls = Tls::to("localhost");
     let server = tls.connect(server, Protocol::Http1).await?;
     let (sender, connection) = upstream::handshake(TokioIo::new(server)).await?;
     let sender = Arc::new(Turns::new(sender));

@@ -6,24 +6,32 @@ use anyhow::{Context, Result, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Protocol;
-use crate::certificates::KeyKind;
+use crate::certificates::{Certificate, KeyKind};
 
 /// How to speak TLS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// The server name to ask for; none is sent if this is none.
     pub server_name: Option<String>,
     /// The only kind of certificate that the client can verify, any if none.
     pub key: Option<KeyKind>,
+    /// The certificate to show if the server asks for one.
+    pub certificate: Option<Certificate>,
 }
 
 impl Tls {
+    /// Asks for a server name, and shows nothing.
+    pub fn to(server_name: &str) -> Self {
+        Self { server_name: Some(server_name.to_owned()), ..Self::default() }
+    }
+
     /// The handshake.
     pub(crate) async fn connect<S>(&self, stream: S, protocol: Protocol) -> Result<TlsStream<S>>
     where
@@ -50,11 +58,17 @@ impl Tls {
     fn config(&self, protocol: Protocol) -> Result<ClientConfig> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = AnyCertificate { schemes: self.schemes(&provider), provider: Arc::clone(&provider) };
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &self.certificate {
+            None => config.with_no_client_auth(),
+            Some(Certificate { key, der, .. }) => {
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
+                config.with_client_auth_cert(vec![CertificateDer::from(der.clone())], key)?
+            }
+        };
         config.alpn_protocols = vec![alpn(protocol).to_vec()];
         config.enable_sni = self.server_name.is_some();
         Ok(config)

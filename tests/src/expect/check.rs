@@ -124,7 +124,7 @@ impl Stage {
         Ok(Target {
             address: SocketAddr::new(LOCALHOST, *port),
             protocol: request.protocol,
-            tls: request.tls.as_ref().map(|tls| Tls { server_name: tls.sni.clone(), key: tls.key }),
+            tls: request.tls.as_ref().map(|tls| Tls { server_name: tls.sni.clone(), key: tls.key, ..Tls::default() }),
         })
     }
 }

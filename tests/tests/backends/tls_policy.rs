@@ -27,10 +27,7 @@ fn by_ca(more: &str) -> String {
 }
 
 fn authority(pem: &str) -> String {
-    let pem = pem.trim().replace('\n', "\n    ");
-    format!(
-        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: infra, name: ca}}\ndata:\n  ca.crt: |\n    {pem}\n"
-    )
+    objects::authorities("ca", &[pem])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,24 +118,88 @@ async fn a_backend_in_plain_text_gets_nothing_once_a_policy_comes_that_proxies_r
     let store = folder.path().join("authorities.pem");
     std::fs::write(&store, "")?;
     let arguments = ["--backend-system-trust-store", store.to_str().context("a path")?];
-    let mut world = World::start_as(&service("backend", &echo), "", &arguments).await?;
-    world.answers(200).await?;
-    let by_system = tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: System}");
-    world.portcullis.write("more.yaml", &by_system)?;
-    let refused = eventually(TIMEOUT, async || {
-        let refused = world.envoy.stats().await?.get("cluster_manager.cds.update_rejected").copied();
-        ensure!(refused.unwrap_or_default() > 0, "no cluster was refused");
-        Ok(())
-    });
-    refused.await.with_context(|| world.portcullis.log_tail())?;
-    world.answers(503).await?;
-    let before = echo.count(any);
-    world.answers(503).await?;
-    ensure!(echo.count(any) == before, "a request came in plain text");
-    // Without the policy it is as before.
-    world.portcullis.write("more.yaml", "")?;
-    world.answers(200).await?;
-    world.portcullis.check()
+    let by_policy = tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: System}");
+    let by_config = policy("tls: {wellKnownCACertificates: System, sni: backend.example}");
+    for said in [by_policy, by_config] {
+        let mut world = World::start_as(&service("backend", &echo), "", &arguments).await?;
+        world.answers(200).await?;
+        world.portcullis.write("more.yaml", &said)?;
+        let refused = eventually(TIMEOUT, async || {
+            let refused = world.envoy.stats().await?.get("cluster_manager.cds.update_rejected").copied();
+            ensure!(refused.unwrap_or_default() > 0, "no cluster was refused");
+            Ok(())
+        });
+        refused.await.with_context(|| world.portcullis.log_tail())?;
+        world.answers(503).await?;
+        let before = echo.count(any);
+        world.answers(503).await?;
+        ensure!(echo.count(any) == before, "a request came in plain text under {said}");
+        // Without the policy it is as before.
+        world.portcullis.write("more.yaml", "")?;
+        world.answers(200).await?;
+        world.portcullis.check()?;
+    }
+    Ok(())
+}
+
+/// Who judges for one host says what becomes of a policy there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_without_authorities_of_its_system_is_told_by_whoever_judges_for_it() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("policy.yaml");
+    let policy = tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: System}");
+    std::fs::write(&path, objects::service_at("backend", ([192, 0, 2, 1], 443).into()) + &policy)?;
+    let path = path.to_str().context("a path")?;
+    let translate = async |more: &[&str]| {
+        let given = ["translate", "--backend-system-trust-store", "/nowhere", "-f", path];
+        portcullis_tests::portcullis::run(&[&given, more].concat()).await
+    };
+    let words = "proxies have no certificates of authorities of their own here";
+    ensure!(translate(&["--host"]).await?.contains(words), "it is not told");
+    ensure!(!translate(&[]).await?.contains(words), "proxies of other hosts may have one");
+    Ok(())
+}
+
+/// One for a Backend is as good as one for a Service, and closes it as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_on_a_backend_has_it_verified_or_closed() -> Result<()> {
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", (LOOPBACK, 0).into(), own.server(None)?).await?;
+    let host = format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: Backend
+metadata: {{namespace: infra, name: ext}}
+spec: {{static: {{hosts: [{{host: 127.0.0.1, port: {}}}]}}}}
+",
+        echo.address().port()
+    );
+    let route = objects::Route {
+        name: "route",
+        rules: "  - backendRefs: [{group: gateway.kgateway.dev, kind: Backend, name: ext}]",
+        ..Default::default()
+    };
+    let target = |text: String| {
+        text.replace("group: '', kind: Service, name: backend", "group: gateway.kgateway.dev, kind: Backend, name: ext")
+    };
+    let sound = target(tls_policy("p", &by_ca("hostname: backend.example")));
+    let world = World::start_as("", "", &["--backend-allow-local", "true"]).await?;
+    let base = std::fs::read_to_string(world.portcullis.files().join("base.yaml"))?;
+    let base =
+        base.split("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute").next().context("a Gateway")?;
+    world.portcullis.write("base.yaml", &format!("{base}{host}{route}"))?;
+    for (said, status) in [
+        (format!("{sound}{}", authority(&own.certificate)), 200),
+        (sound.clone(), 500),
+        (format!("{}{}", target(tls_policy("p", &by_ca("hostname: other.example"))), authority(&own.certificate)), 503),
+        (format!("{sound}{}", authority(&own.certificate)), 200),
+    ] {
+        world.portcullis.write("more.yaml", &said)?;
+        world.answers(status).await.with_context(|| said.clone())?;
+    }
+    world.portcullis.was_never_refused().await?;
+    world.end().await
 }
 
 /// Takes connections, keeps the first bytes of each, and answers nothing.

@@ -235,7 +235,7 @@ fn text_at(problem: &Value) -> Option<String> {
 }
 
 fn over_tls(port: u16, host: &str) -> Target {
-    let tls = Tls { server_name: Some(host.to_owned()), key: None };
+    let tls = Tls::to(host);
     Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) }
 }
 

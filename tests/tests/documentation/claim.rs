@@ -1,6 +1,6 @@
 //! What a page says of an answer, in the comment behind a command.
 //!
-//! The comment begins with who answers: a backend (`a`, `a or b`, `the same` as before) or a status (`404`). Behind that
+//! The comment begins with who answers: a backend (`a`, `a or b`, `the same` as before), a status (`404`) or nobody (`refused`). Behind that
 //! may stand `sees PATH` (what the backend is asked for), `with NAME: VALUE` (a header of the answer, to the end of the
 //! comment) and `b gets a copy`. All else is for people.
 

@@ -44,7 +44,7 @@ fn node(gateway: &str) -> Node {
 }
 
 async fn open(address: SocketAddr, method: &str, token: &str) -> Result<Grpc> {
-    let tls = Tls { server_name: Some("localhost".to_owned()), key: None };
+    let tls = Tls::to("localhost");
     let target = Target { address, protocol: Protocol::H2, tls: Some(tls) };
     Grpc::open(&target, &format!("{SERVICE}/{method}"), token).await
 }

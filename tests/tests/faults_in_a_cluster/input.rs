@@ -55,7 +55,7 @@ async fn what_the_schema_lets_through_is_refused_where_it_is_wrong_and_told_ther
 
 /// The certificate that the listener on `port` shows.
 async fn shown(port: u16) -> Result<Vec<u8>> {
-    let tls = Tls { server_name: Some("example.com".to_owned()), key: None };
+    let tls = Tls::to("example.com");
     let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
     let connection = Connection::open(&target).await?;
     connection.certificate.clone().ok_or_else(|| anyhow::anyhow!("no certificate"))

@@ -113,7 +113,7 @@ async fn each_certificate_is_served_as_it_is_or_refused_alone_and_told() -> Resu
 async fn judge(snapshot: &Value, number: usize, case: &Case, port: u16) -> Result<()> {
     let listener = format!("c{number}");
     let resolved = condition(snapshot, &listener, "ResolvedRefs").context("no condition ResolvedRefs")?;
-    let tls = Tls { server_name: Some(host(number)), key: None };
+    let tls = Tls::to(&host(number));
     let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
     if case.fate == Fate::Refused {
         ensure!(resolved == "False InvalidCertificateRef", "it is told {resolved}");

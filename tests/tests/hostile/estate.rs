@@ -74,7 +74,7 @@ impl Estate {
 
     /// A listener with TLS, asked for by this server name.
     pub(crate) fn over_tls(&self, server_name: Option<&str>, protocol: Protocol) -> Target {
-        let tls = Tls { server_name: server_name.map(str::to_owned), key: None };
+        let tls = Tls { server_name: server_name.map(str::to_owned), ..Tls::default() };
         Target { address: ([127, 0, 0, 1], self.place.https).into(), protocol, tls: Some(tls) }
     }
 

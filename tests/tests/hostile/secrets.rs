@@ -21,7 +21,7 @@ fn secret(name: &str, certificate: &Certificate) -> String {
 
 /// Waits until the listener on a port shows a certificate.
 async fn shows(port: u16, certificate: &Certificate) -> Result<()> {
-    let tls = Tls { server_name: Some("example.com".to_owned()), key: None };
+    let tls = Tls::to("example.com");
     let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
     eventually(TIMEOUT, async || {
         let connection = Connection::open(&target).await?;

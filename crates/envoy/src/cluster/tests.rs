@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{cluster, endpoints, stream};
+use super::{cluster, endpoints, showing, stream};
 use crate::{
     json,
     testing::{
@@ -124,4 +124,26 @@ fn localities_carry_zone_and_weight() {
 fn no_endpoints_is_an_answer() {
     assert_eq!(assigned(0)["clusterName"], "c");
     assert_eq!(assigned(0)["endpoints"], Value::Null);
+}
+
+#[test]
+fn a_certificate_is_shown_where_tls_is_spoken_and_none_is_and_nothing_else_changes() {
+    for sample in clusters() {
+        let encoded = cluster(&sample);
+        let shown = showing(&encoded);
+        let (before, mut after) =
+            (encoded.body.to_bytes(), json::value(CLUSTER, &shown.body.to_bytes()).expect("a cluster"));
+        assert_eq!(pgv::violations(CLUSTER, &shown.body.to_bytes()).expect("readable"), [], "{sample:?}");
+        assert_eq!(showing(&shown), shown, "a certificate is shown twice: {sample:?}");
+        assert_eq!(shown != encoded, sample.shows_certificate_of_gateway(), "{sample:?}");
+        if shown != encoded {
+            let outer = &mut after["transportSocket"]["typedConfig"];
+            let is_wrapped = outer.get("transportSocket").is_some();
+            let context = if is_wrapped { &mut outer["transportSocket"]["typedConfig"] } else { outer };
+            let common = context["commonTlsContext"].as_object_mut().expect("a context");
+            let certificates = common.remove("tlsCertificateSdsSecretConfigs").expect("certificates");
+            assert_eq!(certificates[0]["name"], "client-certificate");
+        }
+        assert_eq!(after, json::value(CLUSTER, &before).expect("a cluster"), "{sample:?}");
+    }
 }

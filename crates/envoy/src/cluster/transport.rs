@@ -79,6 +79,28 @@ fn around(tls: Option<&UpstreamTlsContext>, proxy_protocol: Option<ProxyProtocol
     Some(wrap(extension::UPSTREAM_PROXY_PROTOCOL, &proxy))
 }
 
+/// The same with the certificate of the Gateway shown; none where TLS is not spoken, or another one is shown.
+pub(super) fn showing(socket: &TransportSocket) -> Option<TransportSocket> {
+    let Some(ConfigType::TypedConfig(config)) = &socket.config_type else { return None };
+    match socket.name.as_str() {
+        extension::TLS => {
+            let mut context = UpstreamTlsContext::decode(&*config.value).ok()?;
+            let shown = &mut context.common_tls_context.as_mut()?.tls_certificate_sds_secret_configs;
+            if !shown.is_empty() {
+                return None;
+            }
+            shown.push(SdsSecretConfig { name: TlsSecret::OF_GATEWAY.into(), sds_config: Some(ads()) });
+            Some(wrap(extension::TLS, &context))
+        }
+        extension::UPSTREAM_PROXY_PROTOCOL => {
+            let mut proxy = ProxyProtocolUpstreamTransport::decode(&*config.value).ok()?;
+            proxy.transport_socket = Some(showing(proxy.transport_socket.as_ref()?)?);
+            Some(wrap(extension::UPSTREAM_PROXY_PROTOCOL, &proxy))
+        }
+        _ => None,
+    }
+}
+
 fn wrap<M: Message + Name>(name: &str, config: &M) -> TransportSocket {
     TransportSocket { name: name.into(), config_type: Some(ConfigType::TypedConfig(any(config))) }
 }

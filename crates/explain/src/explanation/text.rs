@@ -25,8 +25,9 @@ impl fmt::Display for Explanation {
             let how = "dot segments removed, slashes merged, escapes as in a URL";
             writeln!(f, "path       {normalised} ({how})")?;
         }
-        if let Some(MatchedListener { name, port, hostname, policies }) = listener {
+        if let Some(MatchedListener { name, port, hostname, clients, policies }) = listener {
             writeln!(f, "listener   {name} (port {port}, {hostname})")?;
+            clients.iter().try_for_each(|clients| writeln!(f, "           {clients}"))?;
             policies.iter().try_for_each(|word| writeln!(f, "           {word}"))?;
         }
         if let Some(domain) = virtual_host {

@@ -1,7 +1,7 @@
 //! What is said of what proxies have no room for.
 
 use serde_json::{Value, json};
-use translate::testing::scene::{Scene, gateway, http, route};
+use translate::testing::scene::{Scene, gateway, http, https, route, secret, service};
 
 use super::get;
 use crate::{Outcome, tree::tree};
@@ -47,6 +47,70 @@ fn a_closed_rule_says_why_where_somebody_asks_for_a_request_or_a_tree() {
     assert!(because.iter().any(|finding| finding.message.contains("have no room")), "{because:?}");
     let tree = tree(&scene.0).to_string();
     assert!(tree.contains("have no room"), "{tree}");
+}
+
+/// Service `s` behind a BackendTLSPolicy.
+fn secured() -> [Value; 3] {
+    let pem = &translate::testing::scene::certificates()[0].0;
+    [
+        service("s"),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": "apps"}, "data": {"ca.crt": pem}}),
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy",
+            "metadata": {"name": "tls", "namespace": "apps"},
+            "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "s"}], "validation": {"hostname": "s.example",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}}),
+    ]
+}
+
+#[test]
+fn a_backend_that_proxies_are_not_sent_answers_503_and_the_policy_is_named_that_has_no_room() {
+    let gateways = (0..17_u16).map(|number| {
+        let name = if number == 16 { "edge".to_owned() } else { format!("g{number:02}") };
+        let port = if number == 16 { 80 } else { 8000 + number };
+        let mut gateway = gateway(&name, json!([http("web", port, "")]));
+        gateway["metadata"]["creationTimestamp"] = json!(format!("20{:02}-01-01T00:00:00Z", 10 + number));
+        gateway
+    });
+    let all = (0..16).map(|number| format!("g{number:02}")).chain(["edge".to_owned()]);
+    let parents: Vec<_> = all.map(|name| json!({"name": name, "namespace": "infra"})).collect();
+    let scene = Scene::new(gateways.chain(secured()).chain([route("r", json!({"parentRefs": parents}))]));
+    let text = get(&scene, "http://a.example.com/").to_string();
+    assert!(text.contains("answer     503\n"), "{text}");
+    assert!(text.contains("TooManyAncestors") && text.contains("(BackendTLSPolicy apps/tls)"), "{text}");
+}
+
+#[test]
+fn a_backend_to_which_a_gateway_has_nothing_to_show_answers_503_and_the_gateway_is_named() {
+    let shows = |name: &str| {
+        let mut gateway = gateway("edge", json!([http("web", 80, "")]));
+        gateway["spec"]["tls"] = json!({"backend": {"clientCertificateRef": {"name": name}}});
+        gateway
+    };
+    let rules = json!([{"backendRefs": [{"name": "s", "port": 80}, {"name": "t", "port": 80, "weight": 3}]}]);
+    let objects = [shows("none"), service("t"), route("r", json!({"rules": rules})), secret("one")];
+    let mut scene = Scene::new(objects.into_iter().chain(secured()));
+    let text = get(&scene, "http://a.example.com/").to_string();
+    assert!(text.contains("answer     503 (weight 1), Service apps/t port 80 (weight 3)\n"), "{text}");
+    assert!(text.contains("InvalidClientCertificateRef") && text.contains("(Gateway infra/edge)"), "{text}");
+    scene.put(shows("one"));
+    let text = get(&scene, "http://a.example.com/").to_string();
+    assert!(text.contains("answer     Service apps/s port 80 (weight 1) by BackendTLSPolicy apps/tls"), "{text}");
+}
+
+#[test]
+fn what_is_asked_of_clients_is_told_of_a_request_and_in_the_tree() {
+    let pem = &translate::testing::scene::certificates()[0].0;
+    let mut asking = gateway("edge", json!([https("tls", 443, "", "one")]));
+    asking["spec"]["tls"] = json!({"frontend": {"default": {"validation": {"mode": "AllowInsecureFallback",
+        "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}}});
+    let authority = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": "infra"},
+        "data": {"ca.crt": pem}});
+    let scene = Scene::new([asking, secret("one"), authority, service("s"), route("r", json!({}))]);
+    let word = "clients with a certificate by ConfigMap infra/ca: AllowInsecureFallback";
+    let text = get(&scene, "https://a.example.com/").to_string();
+    assert!(text.contains(word), "{text}");
+    let tree = tree(&scene.0).to_string();
+    assert!(tree.contains(word), "{tree}");
 }
 
 #[test]

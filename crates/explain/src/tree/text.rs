@@ -48,10 +48,11 @@ fn write_listener<'a>(
     listener: &'a Listener,
     written: &mut BTreeMap<&'a RouteId, &'a str>,
 ) -> fmt::Result {
-    let Listener { name, port, protocol, hostname, refused, policies, routes } = listener;
+    let Listener { name, port, protocol, hostname, refused, clients, policies, routes } = listener;
     let served = if refused.is_some() { ", not served" } else { "" };
     line(f, 1, format_args!("listener {name} ({protocol} {port}, {hostname}){served}"))?;
     findings(f, 2, refused)?;
+    clients.iter().try_for_each(|clients| line(f, 2, format_args!("{clients}")))?;
     policies.iter().try_for_each(|word| line(f, 2, format_args!("{word}")))?;
     if routes.is_empty() {
         line(f, 2, format_args!("no routes"))?;

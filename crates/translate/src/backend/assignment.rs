@@ -18,8 +18,11 @@ use crate::tables::{
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
-            ClusterId::To(to) | ClusterId::Grpc(to) | ClusterId::Told(to) => localities_of(scope, to)?,
-            ClusterId::Own(name) | ClusterId::Http2(name) => localities_of(scope, &Destination::Backend(name.clone()))?,
+            ClusterId::To(to)
+            | ClusterId::Http2(to)
+            | ClusterId::Own(to)
+            | ClusterId::Grpc(to)
+            | ClusterId::Told(to) => localities_of(scope, to)?,
             ClusterId::Rule(chain, rule) => {
                 let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
                 let shares = cluster.shares.iter();
@@ -53,7 +56,7 @@ impl Lookup for AssignmentBytes {
 fn localities_of(scope: &Scope<'_>, to: &Destination) -> Option<Vec<Locality>> {
     match to {
         Destination::Service(port) | Destination::Secured(port) => Some(by_zone(&endpoints_of(scope, port))),
-        Destination::Backend(name) => {
+        Destination::Backend(name) | Destination::SecuredBackend(name) => {
             let hosts = scope.get::<BackendHosts>(name)?;
             let hosts = hosts.as_ref().as_ref().ok()?;
             (!hosts.has_names()).then(|| hosts.endpoints())

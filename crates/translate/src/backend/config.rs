@@ -19,11 +19,11 @@ use crate::{
     internal,
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
-        input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
+        input::{BackendConfigPolicies, Backends, Config, ObjectTable, Secrets, Services},
         policy::ConfigPoliciesOf,
-        tls::{BackendTls, BundleState, Connect, Secured},
+        tls::{BundleState, Connect, Secured},
     },
-    target::{file_of_backends, key_of},
+    target::{backend_object, file_of_backends, key_of},
     violation::violations,
 };
 
@@ -158,7 +158,7 @@ pub(crate) fn config(
     protocol: Protocol,
     by_name: bool,
 ) -> Option<Result<ClusterConfig, (ObjectId, Problem)>> {
-    let (merged, secured) = (scope.get::<ConfigOf>(&object(to)), tls::secured(scope, to));
+    let (merged, secured) = (scope.get::<ConfigOf>(&backend_object(to)), tls::secured(scope, to));
     if merged.is_none() && secured.is_none() {
         return None;
     }
@@ -194,14 +194,6 @@ fn fit(
     })
 }
 
-/// The object that policies are on.
-pub(crate) fn object(to: &Destination) -> ObjectId {
-    match to {
-        Destination::Service(port) | Destination::Secured(port) => port.service.clone().id(Kind::Service),
-        Destination::Backend(name) => name.clone().id(Kind::Backend),
-    }
-}
-
 /// The field of a BackendConfigPolicy in whose place a BackendTLSPolicy holds.
 const TLS: &str = "tls";
 
@@ -211,7 +203,7 @@ fn closed() -> Problem {
 
 /// What policies say of what a cluster stands for. Sessions hold across nothing of which any says something.
 fn said_of(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Arc<Merged>> {
-    scope.get::<ConfigOf>(&object(&cluster.to()?))
+    scope.get::<ConfigOf>(&backend_object(&cluster.to()?))
 }
 
 /// The Secret with the certificate that proxies show to a cluster's endpoints.
@@ -288,31 +280,28 @@ fn unfit(scope: &Scope<'_>, object: &ObjectId, merged: &Merged) -> Option<(Objec
     if object.kind == Kind::Backend {
         let hosts = scope.get::<BackendHosts>(&key)?;
         let hosts = hosts.as_ref().as_ref().ok()?;
-        return fit(scope, merged, None, hosts.protocol, hosts.has_names()).err();
+        let secured = tls::secured(scope, &Destination::Backend(key));
+        return fit(scope, merged, secured.as_deref(), hosts.protocol, hosts.has_names()).err();
     }
     let service = scope.get::<Services>(&key)?;
     service.ports.iter().find_map(|port| {
         let port = ServicePort::tcp(key.clone(), port.port);
         let protocol = scope.get::<ServicePorts>(&port)?.protocol.clone().ok()?;
-        fit(scope, merged, scope.get::<BackendTls>(&port).as_deref(), protocol, false).err()
+        fit(scope, merged, tls::secured(scope, &Destination::Service(port)).as_deref(), protocol, false).err()
     })
 }
 
 /// What BackendTLSPolicies say in the place of policies on an object.
 #[derive(Default)]
 struct InPlace {
-    /// Those that hold for any of its ports.
+    /// Those that hold for it, or for any of its ports.
     by: BTreeSet<ObjectId>,
     /// Whether one holds for each.
     everywhere: bool,
 }
 
 fn secured(scope: &Scope<'_>, object: &ObjectId) -> InPlace {
-    if object.kind != Kind::Service {
-        return InPlace::default();
-    }
-    let ports = tls::ports(scope, &key_of(object), None);
-    let all: Vec<_> = ports.iter().map(|port| scope.get::<BackendTls>(port)).collect();
+    let all: Vec<_> = tls::backends(scope, object, None).iter().map(|backend| tls::secured(scope, backend)).collect();
     InPlace {
         everywhere: !all.is_empty() && all.iter().all(Option::is_some),
         by: all.into_iter().flatten().map(|secured| secured.id()).collect(),

@@ -13,6 +13,7 @@ use ir::{
 use super::{
     config,
     hosts::{BackendHosts, may_be_local},
+    tls,
 };
 use crate::{
     grant::{Referrer, permits},
@@ -34,7 +35,7 @@ impl Followed {
     pub(crate) fn cluster(&self) -> ClusterId {
         match (self.reach.is_unsaid, self.destination.clone()) {
             (false, to) => ClusterId::To(to),
-            (true, Destination::Backend(name)) => ClusterId::Http2(name),
+            (true, to) if to.port().is_none() => ClusterId::Http2(to),
             (true, to) => ClusterId::Grpc(to),
         }
     }
@@ -43,9 +44,7 @@ impl Followed {
     pub(crate) fn asked(&self) -> Asked {
         match self.destination.clone() {
             to if self.reach.is_unsaid => Asked::Grpc(to),
-            Destination::Service(port) => Asked::Service(port),
-            Destination::Secured(port) => Asked::Secured(port),
-            Destination::Backend(name) => Asked::Backend(name),
+            to => Asked::Own(to),
         }
     }
 }
@@ -80,9 +79,9 @@ pub(crate) fn follow(
     reference.follow(scope, sent)
 }
 
-/// The port of a Service that a reference means.
-pub(crate) fn port_of(from: Referrer<'_>, to: &BackendRef) -> Option<ServicePort> {
-    Reference::read(from, to, "").ok()?.destination().ok()?.port().cloned()
+/// What a reference means, whether it is there or not.
+pub(crate) fn destination_of(from: Referrer<'_>, to: &BackendRef) -> Option<Destination> {
+    Reference::read(from, to, "").ok()?.destination().ok()
 }
 
 /// A reference of which the kind is one of a backend.
@@ -230,10 +229,7 @@ impl<'a> Reference<'a> {
 }
 
 fn as_reached(destination: Destination, reach: &Reach) -> Destination {
-    match destination {
-        Destination::Service(port) if reach.is_secured => Destination::Secured(port),
-        other => other,
-    }
+    if reach.is_secured { destination.secured() } else { destination }
 }
 
 fn refuse(field: &str, reason: Reason, name: &str, message: String) -> Problem {
@@ -267,19 +263,30 @@ impl Lookup for Reached {
                     ..Reach::default()
                 }
             }
-            Destination::Backend(name) => match &*scope.get::<BackendHosts>(name)? {
-                Ok(hosts) => Reach {
-                    protocol: Ok(hosts.protocol),
-                    ports: hosts.ports(),
-                    by_name: hosts.has_names(),
-                    ..Reach::default()
-                },
-                Err(problem) if problem.reason == Reason::InternalFault => {
-                    unusable(problem.reason, format!("{key} cannot be used: {}", internal::WORDS))
+            Destination::Backend(name) | Destination::SecuredBackend(name) => {
+                match &*scope.get::<BackendHosts>(name)? {
+                    Ok(hosts) => Reach {
+                        protocol: Ok(hosts.protocol),
+                        ports: hosts.ports(),
+                        by_name: hosts.has_names(),
+                        ..Reach::default()
+                    },
+                    Err(problem) if problem.reason == Reason::InternalFault => {
+                        unusable(problem.reason, format!("{key} cannot be used: {}", internal::WORDS))
+                    }
+                    Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
                 }
-                Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
-            },
+            }
         };
+        if key.port().is_none()
+            && let Some(secured) = tls::secured(scope, key)
+        {
+            (reach.is_secured, reach.is_configured) = (true, true);
+            if secured.tls.is_none() && reach.protocol.is_ok() {
+                let message = format!("{key} cannot be used: {}, which applies to it, is not valid", secured.id());
+                reach.protocol = Err(Unusable { reason: Reason::InvalidBackendTLS, message });
+            }
+        }
         match reach.protocol {
             Ok(Protocol::Http1) if *in_grpc => {
                 reach.protocol = Ok(Protocol::H2c);
@@ -297,6 +304,7 @@ impl Lookup for Reached {
             None => {}
             Some(Ok(config)) => {
                 reach.is_configured = true;
+                reach.is_secured |= config.tls.is_some();
                 reach.hash = config.hash().cloned().unwrap_or_default();
             }
             // What is wrong is for the owner of the policy.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     grant::Referrer,
     internal,
-    tables::{backend::Unusable, input::Services, stream::Dialed, tls::BackendTls},
+    tables::{backend::Unusable, input::Services, stream::Dialed},
 };
 
 /// Why nobody connects to a backend.
@@ -75,8 +75,8 @@ pub(crate) fn follow(
         Destination::Service(port) | Destination::Secured(port) => {
             Destination::Service(ServicePort { transport, ..port })
         }
-        backend @ Destination::Backend(_) if transport == Transport::Tcp => backend,
-        Destination::Backend(_) => {
+        backend @ (Destination::Backend(_) | Destination::SecuredBackend(_)) if transport == Transport::Tcp => backend,
+        Destination::Backend(_) | Destination::SecuredBackend(_) => {
             let message = "a Backend says nothing of UDP; use a Service".to_owned();
             return Err(reference.refuse(Reason::InvalidKind, ".kind", message));
         }
@@ -101,7 +101,7 @@ impl Lookup for Dial {
                 let service = scope.get::<Services>(&port.service)?;
                 service_port(scope, &service, port)
             }
-            Destination::Backend(name) => backend(scope, name)?,
+            Destination::Backend(name) | Destination::SecuredBackend(name) => backend(scope, name)?,
         })
     }
 
@@ -113,19 +113,16 @@ impl Lookup for Dial {
 fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Result<Dialable, NotDialed> {
     let plain = Destination::Service(port.clone());
     found_port(service, port, None).map_err(|unusable| NotDialed { unusable, is_configured: false })?;
-    let dialed = || {
+    let dialed_port = || {
         if port.transport == Transport::Udp {
             return Ok(Dialed::plain(plain.clone()));
         }
-        let secured = scope.get::<BackendTls>(port);
+        let secured = tls::secured(scope, &plain);
         found_port(service, port, secured.as_deref())
             .map_err(|unusable| NotDialed { unusable, is_configured: true })?;
-        let (way, certificate) = wrapped(scope, &plain)?;
-        let bundle = secured.as_ref().and_then(|secured| secured.tls.as_ref()?.bundle.clone());
-        let to = if secured.is_some() { Destination::Secured(port.clone()) } else { plain.clone() };
-        Ok(Dialed { way, certificate, bundle, ..Dialed::plain(to) })
+        dialed(scope, &plain)
     };
-    Ok(Dialable { dialed: dialed().map(Arc::new), plain, ports: Box::default() })
+    Ok(Dialable { dialed: dialed_port().map(Arc::new), plain, ports: Box::default() })
 }
 
 fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDialed>> {
@@ -138,8 +135,15 @@ fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDiale
             "it has hosts by name, and connections are spread over addresses alone; name addresses in it",
         ),
         Ok(hosts) => {
-            let dialed = wrapped(scope, &plain)
-                .map(|(way, certificate)| Arc::new(Dialed { way, certificate, ..Dialed::plain(plain.clone()) }));
+            let dialed = match tls::secured(scope, &plain).filter(|secured| secured.tls.is_none()) {
+                Some(secured) => {
+                    let message =
+                        format!("{plain} cannot be used: {}, which applies to it, is not valid", secured.id());
+                    let unusable = Unusable { reason: Reason::InvalidBackendTLS, message };
+                    Err(NotDialed { unusable, is_configured: true })
+                }
+                None => dialed(scope, &plain).map(Arc::new),
+            };
             Some(Ok(Dialable { dialed, ports: hosts.ports(), plain }))
         }
         Err(problem) if problem.reason == Reason::InternalFault => refuse(problem.reason, internal::WORDS),
@@ -147,19 +151,18 @@ fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDiale
     }
 }
 
-/// In what policies have connections to a backend be wrapped, and the Secret with the certificate that is shown. What they say of
-/// requests says nothing here.
-fn wrapped(scope: &Scope<'_>, to: &Destination) -> Result<(Option<Way>, Option<NsName>), NotDialed> {
+/// A backend as policies have proxies connect to it. What they say of requests says nothing here.
+fn dialed(scope: &Scope<'_>, to: &Destination) -> Result<Dialed, NotDialed> {
     let said = config::config(scope, to, Protocol::Http1, false).transpose();
     let said = said.map_err(|(policy, _)| NotDialed { unusable: misconfigured(to, &policy), is_configured: true })?;
-    let Some(config) = said else { return Ok((None, None)) };
+    let Some(config) = said else { return Ok(Dialed::plain(to.clone())) };
     let is_secured = tls::secured(scope, to).is_some();
     // Nobody knows what is spoken, so that nothing is offered by a policy that does not say what.
     let tls = config.tls.map(|tls| if is_secured { Tls { alpn: Box::default(), ..tls } } else { tls });
-    let certificate = tls.as_ref().and_then(|tls| tls.certificate.clone());
     if tls.is_none() && config.proxy_protocol.is_none() {
-        return Ok((None, None));
+        return Ok(Dialed::plain(to.clone()));
     }
-    let name = if is_secured { format!("{}/tls", to.cluster_name()) } else { to.cluster_name() };
-    Ok((Some(Way { name: name.into(), tls, proxy_protocol: config.proxy_protocol }), certificate))
+    let destination = if tls.is_some() { to.clone().secured() } else { to.clone() };
+    let way = Way { name: destination.cluster_name().into(), tls, proxy_protocol: config.proxy_protocol };
+    Ok(Dialed { way: Some(way), bundle: tls::bundle_of(scope, to), ..Dialed::plain(destination) })
 }

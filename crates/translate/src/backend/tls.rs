@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use api::{
     Kind, Object, ObjectId,
     core::{Service, ServiceType},
-    references::{AUTHORITIES, authorities_kind},
+    references::authorities_kind,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
@@ -18,27 +18,21 @@ use ir::{
     upstream::TlsTrust,
 };
 use units::upstream::secured;
-use validate::tls::Authorities;
 
 use crate::{
     internal,
     tables::{
         gateway::GatewayRow,
-        input::{BackendTlsPolicies, Config, ConfigMaps, ForeignAncestors, ObjectKey, Secrets, Services},
+        input::{BackendTlsPolicies, Backends, Config, ForeignAncestors, ObjectKey, Services},
         policy::MAX_ANCESTORS,
         tls::{
-            Ancestors, BackendTls, BundleId, BundleState, Connect, DialedBy, Dialing, Secured, TlsAncestors, TlsPolicy,
-            TlsPolicyRow, TlsTargeting, Vouching,
+            Ancestors, BackendTls, BundleId, BundleState, Connect, DialedBy, Dialing, Room, Secured, TlsAncestors,
+            TlsPolicy, TlsPolicyRow, TlsRoom, TlsTargeting,
         },
     },
-    target::{key_of, section, target_kind},
+    target::{backend_object, key_of, section, target_kind},
     violation::violations,
 };
-
-tables! {
-    /// The authorities in an object, or why there are none; absent where the object is.
-    AuthoritiesOf: ObjectId => Result<Authorities, Arc<str>>;
-}
 
 impl Derived for TlsPolicyRow {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<TlsPolicy> {
@@ -50,20 +44,21 @@ impl Derived for TlsPolicyRow {
     /// It is refused, and stays with its targets, which nobody reaches as if it were not there.
     fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<TlsPolicy> {
         file(scope, key, &*scope.get::<BackendTlsPolicies>(key)?);
-        Some(TlsPolicy { tls: Err(internal::problem(Severity::Refused, "")), unresolved: Vec::new() })
+        Some(TlsPolicy { tls: Err(internal::problem(Severity::Refused, "")), unresolved: Vec::new(), warning: None })
     }
 }
 
-/// The Services that a policy names, each with the name of its one port that is meant, if one is, and with its place in the list.
+/// The Services and Backends that a policy names, each with the name of the one port that is meant, if one is, and with its place in
+/// the list.
 pub(crate) fn targets<'a>(
     key: &'a NsName,
     policy: &'a api::BackendTlsPolicy,
-) -> impl Iterator<Item = (usize, NsName, Option<Arc<str>>)> + 'a {
+) -> impl Iterator<Item = (usize, ObjectId, Option<Arc<str>>)> + 'a {
     let all = policy.spec.target_refs.iter().enumerate();
-    let served = all.filter(|(_, target)| target_kind(Kind::BackendTlsPolicy, &target.group, &target.kind).is_some());
-    served.map(|(index, target)| {
-        let service = NsName::new(key.namespace.clone(), target.name.clone());
-        (index, service, section(target.section_name.as_ref()))
+    all.filter_map(|(index, target)| {
+        let kind = target_kind(Kind::BackendTlsPolicy, &target.group, &target.kind)?;
+        let object = ObjectId::new(kind, key.namespace.clone(), target.name.clone());
+        Some((index, object, section(target.section_name.as_ref())))
     })
 }
 
@@ -74,13 +69,16 @@ pub(crate) fn age(key: &NsName, policy: &api::BackendTlsPolicy) -> Age {
 }
 
 fn file(scope: &Emitter<'_>, key: &NsName, policy: &api::BackendTlsPolicy) {
-    let mut named: Vec<_> = targets(key, policy).map(|(_, service, section)| (service, section)).collect();
+    let mut named: Vec<_> = targets(key, policy).map(|(_, object, section)| (object, section)).collect();
     named.sort_unstable();
     named.dedup();
     for target in named {
         scope.emit::<TlsTargeting>(target, age(key, policy), ());
     }
 }
+
+/// Where a policy names authorities.
+const AUTHORITIES_FIELD: &str = "spec.validation.caCertificateRefs";
 
 fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::new(Severity::Refused, reason, field, message)
@@ -89,7 +87,11 @@ fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>)
 fn read(scope: &Scope<'_>, key: &NsName, policy: &api::BackendTlsPolicy) -> TlsPolicy {
     let mut unresolved = Vec::new();
     let tls = said(scope, key, policy, &mut unresolved);
-    TlsPolicy { tls, unresolved }
+    let bundle = tls.as_ref().ok().and_then(|connect| connect.bundle.as_ref());
+    let warning = bundle.and_then(|bundle| scope.get::<BundleState>(bundle)?.warning.clone());
+    let warning =
+        warning.map(|warning| Problem::new(Severity::Warning, Reason::UnsupportedValue, AUTHORITIES_FIELD, &*warning));
+    TlsPolicy { tls, unresolved, warning }
 }
 
 fn said(
@@ -125,7 +127,6 @@ fn bundle(
     references: &[api::shared::LocalObjectReference],
     unresolved: &mut Vec<Problem>,
 ) -> Result<BundleId, Problem> {
-    const FIELD: &str = "spec.validation.caCertificateRefs";
     let objects: Vec<_> = references
         .iter()
         .map(|to| {
@@ -143,90 +144,49 @@ fn bundle(
                 "{} of group {group} has no certificates of authorities here; use a ConfigMap or a Secret",
                 to.kind
             );
-            unresolved.push(refused(Reason::InvalidKind, format!("{FIELD}[{index}].kind"), message));
+            unresolved.push(refused(Reason::InvalidKind, format!("{AUTHORITIES_FIELD}[{index}].kind"), message));
             continue;
         };
         if let Some((_, why)) = faults.iter().find(|(faulty, _)| faulty == object) {
-            unresolved.push(refused(Reason::InvalidCACertificateRef, format!("{FIELD}[{index}]"), &**why));
+            unresolved.push(refused(Reason::InvalidCACertificateRef, format!("{AUTHORITIES_FIELD}[{index}]"), &**why));
         }
     }
     bundle.filter(|_| state.is_some_and(|state| state.any)).ok_or_else(|| {
         let told: Vec<_> = unresolved.iter().map(|problem| problem.message.as_str()).collect();
         let message = format!("none leads to certificates of authorities: {}", told.join("; "));
-        refused(Reason::NoValidCACertificate, FIELD, message)
+        refused(Reason::NoValidCACertificate, AUTHORITIES_FIELD, message)
     })
 }
 
-impl Lookup for AuthoritiesOf {
-    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Self::Value> {
-        let key = key_of(object);
-        let text: Option<Arc<[u8]>> = match object.kind {
-            Kind::Secret => scope.get::<Secrets>(&key)?.data.get(AUTHORITIES).cloned(),
-            _ => scope.get::<ConfigMaps>(&key)?.data.get(AUTHORITIES).map(|text| text.as_bytes().into()),
-        };
-        let read = match text {
-            None => Err(format!("{object} has no {AUTHORITIES}; store certificates of authorities there, in PEM")),
-            Some(text) => validate::tls::authorities(&text).map_err(|invalid| format!("{object}: {invalid}")),
-        };
-        Some(read.map_err(Into::into))
-    }
-
-    fn poisoned(_: &Scope<'_>, object: &ObjectId, _: &engine::Fault) -> Option<Self::Value> {
-        Some(Err(format!("{object} cannot be used: {}", internal::WORDS).into()))
-    }
-}
-
-/// The authorities of a bundle together, and why objects give nothing to it. It is kept nowhere, since many policies may name
-/// much and be used by nobody.
-fn joined(scope: &Scope<'_>, key: &BundleId) -> (Authorities, Vec<(ObjectId, Arc<str>)>) {
-    let mut all = Authorities::default();
-    let mut faults: Vec<(ObjectId, Arc<str>)> = Vec::new();
-    for object in key.objects() {
-        let added = match scope.get::<AuthoritiesOf>(object).as_deref() {
-            None => Err(format!("{object} does not exist; create it, or correct the name").into()),
-            Some(Err(why)) => Err(why.clone()),
-            Some(Ok(own)) => all.extend(own).map_err(|invalid| Arc::from(format!("{object}: {invalid}"))),
-        };
-        if let Err(why) = added {
-            faults.push((object.clone(), why));
-        }
-    }
-    (all, faults)
-}
-
-impl Lookup for BundleState {
-    fn compute(scope: &Scope<'_>, key: &BundleId) -> Option<Vouching> {
-        let (all, faults) = joined(scope, key);
-        let bytes = all.pem().len() as u64;
-        Some(Vouching { faults, any: bytes > 0, bytes: bytes.next_power_of_two() })
-    }
-
-    fn poisoned(_: &Scope<'_>, key: &BundleId, _: &engine::Fault) -> Option<Vouching> {
-        let fault = |object: &ObjectId| (object.clone(), format!("it cannot be used: {}", internal::WORDS).into());
-        Some(Vouching { faults: key.objects().iter().map(fault).collect(), any: false, bytes: 1 })
-    }
-}
-
 impl Lookup for BackendTls {
-    fn compute(scope: &Scope<'_>, port: &ServicePort) -> Option<Secured> {
-        let service = scope.get::<Services>(&port.service)?;
-        let name = port_names(&service).find(|(number, _)| *number == port.port).map(|(_, name)| name)?;
-        if port.transport != Transport::Tcp {
-            return None;
-        }
+    fn compute(scope: &Scope<'_>, to: &Destination) -> Option<Secured> {
+        let object = backend_object(to);
         let first = |section: Option<Arc<str>>| {
-            let targeting = scope.group::<TlsTargeting>(&(port.service.clone(), section));
+            let targeting = scope.group::<TlsTargeting>(&(object.clone(), section));
             targeting.iter().next().map(|(age, ())| age.name.clone())
         };
-        let named = Some(name).filter(|name| !name.is_empty()).and_then(|name| first(Some(name)));
+        let named = match to.port() {
+            Some(port) => {
+                let service = scope.get::<Services>(&port.service)?;
+                let name = port_names(&service).find(|(number, _)| *number == port.port).map(|(_, name)| name)?;
+                if port.transport != Transport::Tcp {
+                    return None;
+                }
+                Some(name).filter(|name| !name.is_empty()).and_then(|name| first(Some(name)))
+            }
+            None => {
+                scope.get::<Backends>(to.name())?;
+                None
+            }
+        };
         let policy = named.or_else(|| first(None))?;
         let tls = scope.get::<TlsPolicyRow>(&policy).and_then(|row| row.tls.as_ref().ok().cloned());
         Some(Secured { policy, tls })
     }
 
     /// Nobody connects, since nobody knows how.
-    fn poisoned(_: &Scope<'_>, port: &ServicePort, _: &engine::Fault) -> Option<Secured> {
-        Some(Secured { policy: NsName::new(port.service.namespace.clone(), ""), tls: None })
+    fn poisoned(_: &Scope<'_>, to: &Destination, _: &engine::Fault) -> Option<Secured> {
+        Some(Secured { policy: NsName::new(to.name().namespace.clone(), ""), tls: None })
     }
 }
 
@@ -236,19 +196,24 @@ fn port_names(service: &Service) -> impl Iterator<Item = (ir::Port, Arc<str>)> {
     of_tcp.map(|port| (port.port, port.name.clone()))
 }
 
-/// The ports of a Service that a target means; none where there are none, or the Service is not there.
-pub(crate) fn ports(scope: &Scope<'_>, service: &NsName, section: Option<&Arc<str>>) -> Vec<ServicePort> {
-    let Some(found) = scope.get::<Services>(service) else { return Vec::new() };
+/// What a target means: ports of a Service, or a Backend. None where it is not there.
+pub(crate) fn backends(scope: &Scope<'_>, object: &ObjectId, section: Option<&Arc<str>>) -> Vec<Destination> {
+    let name = key_of(object);
+    if object.kind == Kind::Backend {
+        let is_there = section.is_none() && scope.get::<Backends>(&name).is_some();
+        return is_there.then_some(Destination::Backend(name)).into_iter().collect();
+    }
+    let Some(found) = scope.get::<Services>(&name) else { return Vec::new() };
     if found.r#type == ServiceType::ExternalName {
         return Vec::new();
     }
     let meant = port_names(&found).filter(|(_, name)| section.is_none_or(|section| section == name));
-    meant.map(|(number, _)| ServicePort::tcp(service.clone(), number)).collect()
+    meant.map(|(number, _)| Destination::Service(ServicePort::tcp(name.clone(), number))).collect()
 }
 
 /// What holds for a backend by a BackendTLSPolicy; none where no policy targets it.
 pub(crate) fn secured(scope: &Scope<'_>, to: &Destination) -> Option<Arc<Secured>> {
-    scope.get::<BackendTls>(to.port()?)
+    scope.get::<BackendTls>(&to.clone().plain())
 }
 
 /// The authorities by which a backend is judged, where they come apart.
@@ -256,16 +221,9 @@ pub(crate) fn bundle_of(scope: &Scope<'_>, to: &Destination) -> Option<BundleId>
     secured(scope, to)?.tls.as_ref()?.bundle.clone()
 }
 
-/// The secret of a bundle.
-pub(crate) fn secret(scope: &Scope<'_>, bundle: &BundleId) -> Option<envoy::resource::Encoded> {
-    let (all, _) = joined(scope, bundle);
-    let pem = all.pem();
-    (!pem.is_empty()).then(|| envoy::secret::authorities(&bundle.to_string(), &pem))
-}
-
 impl Derived for DialedBy {
-    fn compute(scope: &Emitter<'_>, (port, gateway): &(ServicePort, NsName)) -> Option<()> {
-        scope.emit::<Dialing>(port.clone(), gateway.clone(), ());
+    fn compute(scope: &Emitter<'_>, (to, gateway): &(Destination, NsName)) -> Option<()> {
+        scope.emit::<Dialing>(to.clone(), gateway.clone(), ());
         Some(())
     }
 }
@@ -274,18 +232,18 @@ impl Lookup for TlsAncestors {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Ancestors> {
         let policy = scope.get::<BackendTlsPolicies>(key)?;
         let (own, mut holding, mut losing) = (age(key, &policy), BTreeMap::new(), BTreeMap::new());
-        for (_, service, section) in targets(key, &policy) {
-            let first = scope.group::<TlsTargeting>(&(service.clone(), section.clone()));
+        for (_, object, section) in targets(key, &policy) {
+            let first = scope.group::<TlsTargeting>(&(object.clone(), section.clone()));
             let is_first = first.iter().next().is_some_and(|(first, ())| *first == own);
-            for port in ports(scope, &service, section.as_ref()) {
-                let holds = scope.get::<BackendTls>(&port).is_some_and(|secured| secured.policy == *key);
+            for to in backends(scope, &object, section.as_ref()) {
+                let holds = scope.get::<BackendTls>(&to).is_some_and(|secured| secured.policy == *key);
                 // What a policy of the port's own name says in its place is nothing that its status tells.
                 let gateways = match (holds, is_first) {
                     (true, _) => &mut holding,
                     (false, false) => &mut losing,
                     (false, true) => continue,
                 };
-                for (gateway, ()) in scope.group::<Dialing>(&port).iter() {
+                for (gateway, ()) in scope.group::<Dialing>(&to).iter() {
                     let Some(model) = scope.get::<GatewayRow>(gateway) else { continue };
                     gateways.insert(model.age.clone(), gateway.clone());
                 }
@@ -293,12 +251,23 @@ impl Lookup for TlsAncestors {
         }
         losing.retain(|age, _| !holding.contains_key(age));
         let foreign = scope.get::<ForeignAncestors>(&key.clone().id(Kind::BackendTlsPolicy)).map_or(0, |count| *count);
-        let room = MAX_ANCESTORS.saturating_sub(foreign);
+        let most = MAX_ANCESTORS.saturating_sub(foreign);
+        let room = if holding.len() > most {
+            Room::UpTo(holding.keys().take(most).next_back().cloned())
+        } else {
+            Room::ForAll
+        };
         let mut told: Vec<_> = holding.into_values().collect();
-        let untold = told.split_off(told.len().min(room));
+        let untold = told.split_off(told.len().min(most));
         // That it conflicts is told where there is room left.
-        told.extend(losing.into_values().take(room - told.len()));
-        Some(Ancestors { told: told.into(), untold: untold.into() })
+        told.extend(losing.into_values().take(most - told.len()));
+        Some(Ancestors { told: told.into(), untold: untold.into(), room })
+    }
+}
+
+impl Lookup for TlsRoom {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Room> {
+        Some(scope.get::<TlsAncestors>(key)?.room.clone())
     }
 }
 
@@ -306,6 +275,11 @@ impl Lookup for TlsAncestors {
 /// `PolicyStatus.ancestors`).
 pub(crate) fn without_room(scope: &Scope<'_>, gateway: &NsName, to: &Destination) -> Option<NsName> {
     let policy = secured(scope, to)?.policy.clone();
-    let ancestors = scope.get::<TlsAncestors>(&policy)?;
-    ancestors.untold.contains(gateway).then_some(policy)
+    match &*scope.get::<TlsRoom>(&policy)? {
+        Room::ForAll => None,
+        Room::UpTo(last) => {
+            let age = &scope.get::<GatewayRow>(gateway)?.age;
+            last.as_ref().is_none_or(|last| last < age).then_some(policy)
+        }
+    }
 }

@@ -2,29 +2,32 @@
 
 use std::sync::Arc;
 
-use api::shared::SecretObjectReference;
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind, backend::Transport, filter::Scheme,
-    listener::ListenerProtocol, stream::PlaceId,
+    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind,
+    backend::Transport,
+    filter::Scheme,
+    listener::{ClientMode, ListenerProtocol},
+    stream::PlaceId,
 };
 
-use super::{policy, port::PortRival};
+use super::{certificate::certificate, clients::clients, policy, port::PortRival};
 use crate::{
-    grant::{Referrer, permits},
+    grant::Referrer,
     internal,
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         host::{VirtualHost, WideAsked},
         input::{Strict, UnusablePorts},
         listener::{
-            Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
+            Bucket, Clients, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener,
+            PortListeners,
         },
         output::{OutputId, Outputs, ToldOf},
         stream::Place,
         strict::{OfferedListener, OfferedWide},
+        tls::BundleId,
     },
-    tls::CertificateState,
 };
 
 impl Derived for ListenerRow {
@@ -32,11 +35,13 @@ impl Derived for ListenerRow {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
         let model = gateway.listener(&key.name)?.clone();
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
+        let clients = model.validation.as_ref().map(|validation| clients(scope, &key.gateway, validation));
         let port_unavailable = port_unavailable(scope, key, &model);
         let policy = policy::fault(scope, &key.gateway, model.port);
-        let withheld =
-            withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref().or(policy.as_ref()));
-        let state = ListenerState { model, secrets, unresolved, long_chain, withheld, port_unavailable };
+        let unverified = clients.as_ref().and_then(|clients| clients.authorities.as_ref().err());
+        let other = unverified.or(port_unavailable.as_ref()).or(policy.as_ref());
+        let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, other);
+        let state = ListenerState { model, secrets, unresolved, long_chain, clients, withheld, port_unavailable };
         Some(spread(scope, key, &gateway, state))
     }
 
@@ -50,6 +55,7 @@ impl Derived for ListenerRow {
             secrets: Vec::new(),
             unresolved: None,
             long_chain: None,
+            clients: None,
             withheld,
             port_unavailable: None,
         };
@@ -60,6 +66,7 @@ impl Derived for ListenerRow {
 /// A listener where everybody finds it who needs to know it.
 fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
+    let clients = state.clients.as_ref().and_then(Clients::asked);
     let summary = Arc::new(ListenerSummary {
         id: key.clone(),
         port: model.port,
@@ -72,9 +79,12 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
     file(scope, key, &summary);
     if withheld.is_none() {
         serve(scope, key, &summary, secrets);
+        if let Some((bundle, _)) = &clients {
+            scope.demand::<Outputs>(OutputId::Authorities(key.gateway.clone(), bundle.clone()));
+        }
     }
     if gateway.refused.is_none() {
-        claim(scope, key, model, &summary, secrets);
+        claim(scope, key, model, &summary, secrets, clients);
     }
     state
 }
@@ -127,13 +137,14 @@ fn claim(
     model: &ListenerModel,
     summary: &Arc<ListenerSummary>,
     secrets: &[NsName],
+    clients: Option<(BundleId, ClientMode)>,
 ) {
     let (gateway, hostname) = (&key.gateway, &summary.hostname);
     let Some(protocol) = model.protocol.filter(|protocol| model.claims.is_some() || protocol.told_by().is_none())
     else {
         return;
     };
-    let at = PortListener { served: summary.served, protocol, secrets: secrets.into() };
+    let at = PortListener { served: summary.served, protocol, secrets: secrets.into(), clients };
     scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
     let Some(over) = model.claims else { return };
     let place = (gateway.clone(), summary.port, over, hostname.clone());
@@ -163,8 +174,9 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> C
         found.unresolved = Some(Fault::at(Reason::InvalidCertificateRef, field, message));
         return found;
     }
+    let from = Referrer::gateway_api(key.parent().kind(), key.namespace());
     for (index, reference) in model.certificates.iter().enumerate() {
-        match certificate(scope, key, reference) {
+        match certificate(scope, from, reference, Reason::InvalidCertificateRef) {
             Ok((secret, _)) if found.secrets.contains(&secret) => {}
             Ok((secret, long)) => {
                 found.secrets.push(secret);
@@ -179,42 +191,18 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> C
     found
 }
 
-/// The Secret with a usable certificate, and what should be looked at in it.
-fn certificate(
-    scope: &Scope<'_>,
-    key: &ListenerId,
-    reference: &SecretObjectReference,
-) -> Result<(NsName, Option<Arc<str>>), Fault> {
-    let invalid = |message: String| Fault::new(Reason::InvalidCertificateRef, message);
-    if !reference.group.is_empty() || &*reference.kind != "Secret" {
-        let group = if reference.group.is_empty() { "core" } else { &reference.group };
-        return Err(invalid(format!("{} of group {group} cannot hold a certificate; name a Secret", reference.kind)));
-    }
-    let kind = key.parent().kind();
-    let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
-    let secret = NsName::new(namespace.unwrap_or(key.namespace()).clone(), reference.name.clone());
-    if !permits(scope, Referrer::gateway_api(kind, key.namespace()), ("", "Secret"), &secret) {
-        let message = format!(
-            "Secret {secret} is in another namespace and no ReferenceGrant there allows {kind}s of {} to use it; \
-             create one there, or name a Secret of this namespace",
-            key.namespace()
-        );
-        return Err(Fault::new(Reason::RefNotPermitted, message));
-    }
-    match scope.get::<CertificateState>(&secret).as_deref() {
-        Some(Ok(long)) => Ok((secret, long.clone())),
-        Some(Err(why)) => Err(invalid(why.to_string())),
-        None => Err(invalid(format!("Secret {secret} does not exist; create it with tls.crt and tls.key"))),
-    }
-}
-
 /// Why a listener is not served, the nearest cause first.
-fn withheld(model: &ListenerModel, gateway: Option<&Fault>, secrets: &[NsName], port: Option<&Fault>) -> Option<Fault> {
-    let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway);
+fn withheld(
+    model: &ListenerModel,
+    gateway: Option<&Fault>,
+    secrets: &[NsName],
+    other: Option<&Fault>,
+) -> Option<Fault> {
+    let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(gateway);
     if own.is_none() && model.protocol.is_some_and(ListenerProtocol::ends_tls) && secrets.is_empty() {
         return Some(Fault::new(Reason::Invalid, "no certificate can be presented: see ResolvedRefs"));
     }
-    own.or(port).map(|fault| Fault { reason: Reason::Invalid, ..fault.clone() })
+    own.or(other).map(|fault| Fault { reason: Reason::Invalid, ..fault.clone() })
 }
 
 /// Why a listener that is sound by itself cannot have its port.

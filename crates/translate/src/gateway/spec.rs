@@ -7,12 +7,14 @@ use std::{
 };
 
 use api::{
-    gateway::{AddressType, FromNamespaces, ProtocolType, TlsModeType},
+    gateway::{
+        AddressType, FromNamespaces, FrontendTlsValidation, FrontendValidationModeType, ProtocolType, TlsModeType,
+    },
     meta::StringMap,
 };
 use ir::{
     Hostname, NsName, Port, Reason, RouteKind, Settings,
-    listener::ListenerProtocol,
+    listener::{ClientMode, ListenerProtocol},
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
 };
@@ -20,7 +22,7 @@ use ir::{
 use super::conflict;
 use crate::{
     route::annotations,
-    tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
+    tables::gateway::{Admission, Fault, GatewayModel, ListenerModel, Validation},
 };
 
 /// Reads the spec of Gateway `key`, which is of a class of ours; `is_there` tells of which kinds routes can be written.
@@ -34,7 +36,6 @@ pub(crate) fn read(
     let mut ignored = Vec::new();
     for api::RefusedField { path, affects, reason } in gateway.spec.refused_fields() {
         match affects {
-            api::Affects::Listeners => {} // the listeners tell of it
             api::Affects::Nothing => ignored.push((path, reason)),
             api::Affects::Rule(_) | api::Affects::Object => {
                 refused.get_or_insert_with(|| Fault::at(Reason::Invalid, path, reason));
@@ -72,11 +73,17 @@ pub(crate) fn read(
         }
     }
     conflict::mark(&mut listeners);
+    ignored.extend(unvalidated(gateway, &listeners));
     GatewayModel {
         age: age(key, gateway),
         generation: gateway.metadata.generation,
         addresses,
         listeners: listeners.into_iter().map(Arc::new).collect(),
+        client_certificate: gateway
+            .spec
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.backend.as_ref()?.client_certificate_ref.clone()),
         refused,
         ignored,
     }
@@ -197,6 +204,8 @@ fn listener(
         }
     };
     let (kinds, bad_kinds) = kinds(spec, index, routes);
+    let (validation, fault) = asked(gateway, port).filter(|_| protocol == Some(ListenerProtocol::Https)).unzip();
+    refused = refused.or(fault.flatten());
     ListenerModel {
         name: spec.name.clone(),
         index,
@@ -211,7 +220,7 @@ fn listener(
         refused,
         conflicted: None,
         bad_kinds,
-        withheld: withheld(gateway, port, protocol),
+        validation,
     }
 }
 
@@ -291,20 +300,53 @@ fn kinds(spec: &api::gateway::Listener, index: usize, routes: &[RouteKind]) -> (
     (good, fault)
 }
 
-/// A listener that demands client certificates is not served without them.
-fn withheld(gateway: &api::Gateway, port: Port, protocol: Option<ListenerProtocol>) -> Option<Fault> {
+/// What is asked of certificates of clients on a port, and where that is said: what is said of the port holds in place of all that is
+/// said of the others.
+fn validation(gateway: &api::Gateway, port: Port) -> Option<(String, &FrontendTlsValidation)> {
+    const FIELD: &str = "spec.tls.frontend";
     let frontend = gateway.spec.tls.as_ref()?.frontend.as_ref()?;
-    if protocol != Some(ListenerProtocol::Https) {
-        return None;
-    }
-    let own = frontend.per_port.iter().find(|config| config.port == i32::from(port));
-    let validation = own.map_or(&frontend.default.validation, |config| &config.tls.validation);
-    validation.as_ref().map(|_| {
-        Fault::at(
-            Reason::Invalid,
-            "spec.tls.frontend",
-            "client certificates are not validated yet, so the listener is not served without; \
-             remove the validation to serve it open",
-        )
-    })
+    let own = frontend.per_port.iter().enumerate().find(|(_, config)| config.port == i32::from(port));
+    let (field, config) = match own {
+        Some((index, config)) => (format!("{FIELD}.perPort[{index}].tls.validation"), &config.tls),
+        None => (format!("{FIELD}.default.validation"), &frontend.default),
+    };
+    Some((field, config.validation.as_ref()?))
+}
+
+/// What is asked of certificates of clients on a port, and what is wrong with it.
+fn asked(gateway: &api::Gateway, port: Port) -> Option<(Validation, Option<Fault>)> {
+    let (field, said) = validation(gateway, port)?;
+    let (mode, fault) = match &said.mode {
+        FrontendValidationModeType::AllowInsecureFallback => (ClientMode::Anybody, None),
+        FrontendValidationModeType::AllowValidOnly => (ClientMode::ValidOnly, None),
+        FrontendValidationModeType::Unknown(mode) => {
+            let message = format!("{mode:?} is not known; use AllowValidOnly or AllowInsecureFallback");
+            let fault = Fault::at(Reason::UnsupportedValue, format!("{field}.mode"), message);
+            (ClientMode::ValidOnly, Some(fault))
+        }
+    };
+    Some((Validation { field, references: said.ca_certificate_refs.clone(), mode }, fault))
+}
+
+/// What is said of certificates of clients and has no effect.
+fn unvalidated(gateway: &api::Gateway, listeners: &[ListenerModel]) -> Vec<(String, &'static str)> {
+    let frontend = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref());
+    let per_port = frontend.iter().flat_map(|frontend| frontend.per_port.iter().enumerate());
+    let is_https = |port: i32| {
+        let mut there = listeners.iter().filter(|listener| i32::from(listener.port) == port);
+        there.any(|listener| listener.protocol == Some(ListenerProtocol::Https))
+    };
+    let unused = per_port.filter(|(_, config)| !is_https(config.port)).map(|(index, _)| {
+        let why = "no listener of protocol HTTPS has this port, so it has no effect; correct or remove it";
+        (format!("spec.tls.frontend.perPort[{index}].port"), why)
+    });
+    let over_tls = gateway.spec.listeners.iter().enumerate().filter(|(_, listener)| {
+        let is_validated = |port| validation(gateway, port).is_some();
+        listener.protocol == ProtocolType::Tls && Port::try_from(listener.port).is_ok_and(is_validated)
+    });
+    let over_tls = over_tls.map(|(index, _)| {
+        let why = "certificates of clients are validated on listeners of protocol HTTPS alone, so spec.tls.frontend has no effect here";
+        (format!("spec.listeners[{index}].protocol"), why)
+    });
+    unused.chain(over_tls).collect()
 }

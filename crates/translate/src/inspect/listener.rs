@@ -6,7 +6,11 @@ use std::{
 };
 
 use api::ObjectId;
-use ir::{Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme, listener::ListenerProtocol};
+use ir::{
+    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
+    filter::Scheme,
+    listener::{ClientMode, ListenerProtocol},
+};
 
 use super::{Fault, Inspector};
 use crate::{
@@ -47,6 +51,8 @@ pub struct Listener {
     pub hostname: Hostname,
     /// Why it is not served.
     pub withheld: Option<Fault>,
+    /// Where certificates of clients are asked for: the objects with the authorities that vouch for them, and who is let in.
+    pub clients: Option<(Vec<ObjectId>, ClientMode)>,
     /// The policies that say how it takes connections and requests, and in which fields each holds.
     pub policies: Vec<(ObjectId, Vec<&'static str>)>,
 }
@@ -73,10 +79,10 @@ impl Inspector<'_> {
     }
 
     fn read_listener(self, id: ListenerId, model: &ListenerModel) -> Listener {
-        let withheld = match self.engine.get::<ListenerRow>(&id) {
-            Some(row) => row.withheld.clone(),
-            None => Some(internal::fault()),
-        };
+        let row = self.engine.get::<ListenerRow>(&id);
+        let withheld = row.as_ref().map_or_else(|| Some(internal::fault()), |row| row.withheld.clone());
+        let clients = row.as_ref().and_then(|row| row.clients.as_ref()?.asked());
+        let clients = clients.map(|(bundle, mode)| (bundle.objects().to_vec(), mode));
         let ListenerModel { port, bind_port, protocol, hostname, .. } = model;
         let mut policies: BTreeMap<ObjectId, Vec<&'static str>> = BTreeMap::new();
         let merged = self.engine.get::<DownstreamOf>(&(id.gateway.clone(), *port));
@@ -85,7 +91,8 @@ impl Inspector<'_> {
         }
         let policies = policies.into_iter().collect();
         let hostname = hostname.clone();
-        Listener { id, port: *port, bind_port: *bind_port, protocol: *protocol, hostname, withheld, policies }
+        let (port, bind_port, protocol) = (*port, *bind_port, *protocol);
+        Listener { id, port, bind_port, protocol, hostname, withheld, clients, policies }
     }
 
     /// A listener of a Gateway of ours.

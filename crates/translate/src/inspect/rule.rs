@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::ObjectId;
+use api::{Kind, ObjectId};
 use envoy::bytes::Row;
-use ir::{Chain, ListenerId, Problem, backend::Destination, matching::Origin, rule::Slot};
+use ir::{Chain, ListenerId, NsName, Problem, Reason, backend::Destination, matching::Origin, rule::Slot};
 
 use super::Inspector;
 use crate::{
-    backend::config::{self, ConfigOf},
+    backend::config::ConfigOf,
     policy::{
         self,
         merge::Merged,
@@ -16,10 +16,13 @@ use crate::{
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
     tables::{
-        backend::{ClusterId, Shares},
+        backend::{ClusterId, Shares, ShownThere},
+        gateway::{ClientCertificate, Fault},
+        input::ObjectKey,
         policy::Winner,
-        tls::BackendTls,
+        tls::{BackendTls, NoRoom},
     },
+    target::backend_object,
 };
 
 /// A rule as it is served.
@@ -51,16 +54,40 @@ impl Inspector<'_> {
         let shares = rule.0.session.iter().flat_map(|session| session.shares.iter().map(|(to, _)| to.clone()));
         let backends: BTreeSet<_> = rule.0.clusters.iter().filter_map(ClusterId::to).chain(shares).collect();
         let said = backends.into_iter().filter_map(|to| {
-            let said = self.engine.get::<ConfigOf>(&config::object(&to));
+            let said = self.engine.get::<ConfigOf>(&backend_object(&to));
             let mut policies = said.map(|said| said.policies()).unwrap_or_default();
-            if let Some(port) = to.port()
-                && let Some(secured) = self.engine.get::<BackendTls>(port)
-            {
+            if let Some(secured) = self.engine.get::<BackendTls>(&to.clone().plain()) {
                 policies.push(secured.id());
             }
             (!policies.is_empty()).then_some((to, policies))
         });
         said.collect()
+    }
+
+    /// The backends of a rule for which the proxies of a Gateway have no cluster, though the rule is sound: each with the object
+    /// whose owner must act, and why.
+    pub fn unsent(self, gateway: &NsName, rule: &ServedRule) -> Vec<(Destination, String, Fault)> {
+        let no_room = self.engine.group::<NoRoom>(gateway);
+        let certificate = self.engine.get::<ClientCertificate>(gateway);
+        let nothing_to_show = certificate.as_ref().and_then(|shown| shown.as_ref().as_ref().err());
+        let mut unsent = Vec::new();
+        for cluster in &rule.0.clusters {
+            let (object, fault) = if let Some(policy) = no_room.get(cluster) {
+                let message =
+                    format!("its status has no room for one more Gateway, {gateway}; have fewer Gateways lead there");
+                (policy.clone().id(Kind::BackendTlsPolicy), Fault::new(Reason::TooManyAncestors, message))
+            } else if let Some(fault) = nothing_to_show
+                && self.engine.get::<ShownThere>(cluster).is_some()
+            {
+                (gateway.clone().id(Kind::Gateway), fault.clone())
+            } else {
+                continue;
+            };
+            let of_session = rule.0.session.iter().flat_map(|session| session.shares.iter().map(|(to, _)| to.clone()));
+            let backends: Vec<_> = cluster.to().map_or_else(|| of_session.collect(), |to| vec![to]);
+            unsent.extend(backends.into_iter().map(|to| (to, object.to_string(), fault.clone())));
+        }
+        unsent
     }
 
     /// What policies of a listener and of its Gateway say for all routes there; none where they say nothing.

@@ -16,7 +16,6 @@ use ir::{
 
 use super::{EnvoyRoutes, Inspector};
 use crate::{
-    backend::config,
     resolve::{Resolved, served_at},
     tables::{
         backend::ClusterId,
@@ -24,6 +23,7 @@ use crate::{
         output::{OutputId, Outputs},
         policy::Winner,
     },
+    target::backend_object,
 };
 
 /// A part of what is sent.
@@ -118,7 +118,11 @@ fn is_shared(rule: &Resolved, chain: &Chain) -> bool {
 fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
     let gateway = |gateway: &NsName| gateway.clone().id(ObjectKind::Gateway);
     let (kind, object) = match id {
-        OutputId::Endpoints(..) | OutputId::Secret(..) | OutputId::Authorities(..) | OutputId::Login(..) => {
+        OutputId::Endpoints(..)
+        | OutputId::Secret(..)
+        | OutputId::Authorities(..)
+        | OutputId::ClientCertificate(_)
+        | OutputId::Login(..) => {
             return Vec::new();
         }
         OutputId::Cluster(_, cluster) => (Kind::Cluster, owner(cluster)),
@@ -139,7 +143,7 @@ fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
 /// Whose a cluster is.
 pub(crate) fn owner(cluster: &ClusterId) -> ObjectId {
     match (cluster.to(), cluster) {
-        (Some(to), _) => config::object(&to),
+        (Some(to), _) => backend_object(&to),
         (None, ClusterId::Rule(chain, _)) => object_of(chain.route()),
         (None, ClusterId::Place(place)) => place.listener.gateway.clone().id(ObjectKind::Gateway),
         // What has no backend is a rule's.

@@ -6,7 +6,7 @@ use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteKind, Severity,
-    backend::{Destination, ServicePort},
+    backend::Destination,
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
     rule::{Action, Rule, WeightedBackend},
@@ -35,8 +35,8 @@ pub(super) struct Resolver<'a, 'b> {
     pub(super) shares: Vec<Problem>,
     /// References that do not resolve.
     pub(super) unresolved: Vec<Problem>,
-    /// Ports to which it would send, were their policy of TLS valid.
-    pub(super) closed_ports: Vec<ServicePort>,
+    /// Backends to which it would send, were their policy of TLS valid.
+    pub(super) closed: Vec<Destination>,
     /// What works, though its author should look at it.
     pub(super) warnings: Vec<Problem>,
 }
@@ -58,7 +58,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             hash: Arc::default(),
             shares: Vec::new(),
             unresolved: Vec::new(),
-            closed_ports: Vec::new(),
+            closed: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -118,8 +118,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
         }
         let mut by_policy = handling.by_policy.clone();
         by_policy.hash = std::mem::take(&mut self.hash);
-        let is_backend =
-            |cluster: &ClusterId| matches!(cluster, ClusterId::To(Destination::Backend(_)) | ClusterId::Http2(_));
+        let is_backend = |cluster: &ClusterId| match cluster {
+            ClusterId::To(to) => to.port().is_none(),
+            ClusterId::Http2(_) => true,
+            _ => false,
+        };
         if handling.by_policy.auto_host_rewrite && !self.clusters.is_empty() && !self.clusters.iter().any(is_backend) {
             let message = "autoHostRewrite of a policy does nothing, since no endpoint of a Service has a hostname of its own; \
                            name one by a URLRewrite filter, or use a Backend";
@@ -274,7 +277,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str, sent: Sent) -> Result<Followed, Problem> {
         let followed = reference::follow(self.scope, from, to, field, sent).inspect_err(|problem| {
             if problem.reason == Reason::InvalidBackendTLS {
-                self.closed_ports.extend(reference::port_of(from, to));
+                self.closed.extend(reference::destination_of(from, to));
             }
         })?;
         if let Some(warning) = &followed.reach.warning {

@@ -174,12 +174,12 @@ impl<'a, 'b> Resolution<'a, 'b> {
         });
         findings.matches_nothing = unwritten.matches.is_empty();
         let excluded = policies::excluded(prefixless, &unwritten, &mut meter, replacement, &mut findings);
-        let Resolver { mut clusters, session, shares, unresolved, closed_ports, warnings, .. } = resolver;
+        let Resolver { mut clusters, session, shares, unresolved, closed, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
         findings.shares = shares;
         findings.unresolved = unresolved;
-        findings.closed_ports = closed_ports;
+        findings.closed_backends = closed;
         findings.warnings.extend(warnings);
         let mut entries: Vec<_> = unwritten.rule.slots.iter().filter_map(|slot| slot.entry.clone()).collect();
         entries.sort_unstable();

@@ -8,7 +8,7 @@ use api::{
     status::{Condition, PolicyStatus as Status},
 };
 use engine::Scope;
-use ir::{NsName, Problem, Reason, Severity, backend::ServicePort};
+use ir::{NsName, Problem, Reason, Severity, backend::Destination};
 
 use super::{
     Conditions, StatusReport,
@@ -16,9 +16,9 @@ use super::{
     and_notes, listed,
 };
 use crate::{
-    backend::tls::{age, ports, targets},
+    backend::tls::{age, backends, targets},
     tables::{
-        input::{BackendTlsPolicies, Services},
+        input::{BackendTlsPolicies, Backends, Services},
         tls::{Ancestors, Dialing, TlsAncestors, TlsPolicy, TlsPolicyRow, TlsTargeting},
     },
     target::{key_of, section, target_kind},
@@ -28,35 +28,38 @@ use crate::{
 struct Target {
     /// Its place in the list.
     index: usize,
-    service: NsName,
+    /// A Service or Backend.
+    object: ObjectId,
     section: Option<Arc<str>>,
-    ports: Vec<ServicePort>,
+    backends: Vec<Destination>,
     /// Who holds there in the policy's place.
     winner: Option<NsName>,
 }
 
-/// An entry for each Gateway whose proxies send to a target, or would, and for each target that is not there.
+/// An entry for each Gateway whose proxies send to a target, or would, and for each target that is not there, or of which nobody else
+/// could say that the policy is not valid.
 pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
     let key = key_of(id);
     let policy = scope.get::<BackendTlsPolicies>(&key)?;
     let said = scope.get::<TlsPolicyRow>(&key)?;
     let own = age(&key, &policy);
-    let target = |(index, service, section): (usize, NsName, Option<Arc<str>>)| {
-        let first = scope.group::<TlsTargeting>(&(service.clone(), section.clone()));
+    let target = |(index, object, section): (usize, ObjectId, Option<Arc<str>>)| {
+        let first = scope.group::<TlsTargeting>(&(object.clone(), section.clone()));
         let winner = first.iter().next().map(|(first, ())| first).filter(|first| **first != own);
         let winner = winner.map(|first| first.name.clone());
-        Target { index, ports: ports(scope, &service, section.as_ref()), service, section, winner }
+        Target { index, backends: backends(scope, &object, section.as_ref()), object, section, winner }
     };
     let all: Vec<_> = targets(&key, &policy).map(target).collect();
     let lost: Vec<_> = all.iter().filter_map(conflict).collect();
     let foreign = foreign_kinds(&key, &policy);
     let mut notes: Vec<_> = foreign.iter().map(|(_, problem)| problem.clone()).collect();
     notes.extend(lost.iter().cloned());
+    notes.extend(said.warning.clone());
     let generation = policy.metadata.generation;
-    let Ancestors { told, untold } = scope.get::<TlsAncestors>(&key).as_deref().cloned().unwrap_or_default();
+    let Ancestors { told, untold, .. } = scope.get::<TlsAncestors>(&key).as_deref().cloned().unwrap_or_default();
     let at = |gateway: &NsName| {
-        let dials = |port: &ServicePort| scope.group::<Dialing>(port).iter().any(|(other, ())| other == gateway);
-        let mut there = all.iter().filter(|target| target.ports.iter().any(dials)).peekable();
+        let dials = |to: &Destination| scope.group::<Dialing>(to).iter().any(|(other, ())| other == gateway);
+        let mut there = all.iter().filter(|target| target.backends.iter().any(dials)).peekable();
         let lost: Option<Vec<_>> = there.peek().is_some().then(|| there.map(conflict).collect()).flatten();
         (gateway_ref(gateway), conditions(generation, &said, lost.as_deref(), &notes))
     };
@@ -73,6 +76,13 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
         let Some(problem) = missing(scope, target) else { continue };
         ancestors.push(refused(reference(target), &problem));
         problems.push(problem);
+    }
+    if let Err(fault) = &said.tls
+        && told.is_empty()
+    {
+        // Who is dialled by providers alone is closed too, and no Gateway's entry says so.
+        let there = all.iter().filter(|target| missing(scope, target).is_none());
+        ancestors.extend(there.map(|target| refused(reference(target), fault)));
     }
     problems.extend(without_room(&untold));
     let (status, more) = entries(scope, ancestors);
@@ -110,9 +120,9 @@ fn conflict(target: &Target) -> Option<Problem> {
     let winner = target.winner.as_ref()?;
     let part = target.section.as_ref().map(|section| format!(", port {section}")).unwrap_or_default();
     let message = format!(
-        "BackendTLSPolicy {winner} has the same target, Service {}{part}, and goes first: the older one, then the one whose name \
-         comes first; remove one of both",
-        target.service
+        "BackendTLSPolicy {winner} has the same target, {}{part}, and goes first: the older one, then the one whose name comes \
+         first; remove one of both",
+        target.object
     );
     let field = format!("spec.targetRefs[{}]", target.index);
     Some(Problem::new(Severity::Ignored, Reason::Conflicted, field, message))
@@ -124,7 +134,7 @@ fn foreign_kinds(key: &NsName, policy: &api::BackendTlsPolicy) -> Vec<(ParentRef
     let foreign = all.filter(|(_, it)| target_kind(Kind::BackendTlsPolicy, &it.group, &it.kind).is_none());
     let problems = foreign.map(|(index, target)| {
         let message = format!(
-            "{} of group {:?} is not served here, so nothing secures it; name a Service",
+            "{} of group {:?} is not served here, so nothing secures it; name a Service or a Backend",
             target.kind, target.group
         );
         let field = format!("spec.targetRefs[{index}].kind");
@@ -142,13 +152,18 @@ fn foreign_kinds(key: &NsName, policy: &api::BackendTlsPolicy) -> Vec<(ParentRef
 }
 
 fn missing(scope: &Scope<'_>, target: &Target) -> Option<Problem> {
-    let Target { index, service, section, ports, .. } = target;
-    let (field, message) = match (scope.get::<Services>(service), section) {
-        (None, _) => ("name", format!("Service {service} does not exist; create it, or correct the name")),
-        (Some(_), Some(section)) if ports.is_empty() => (
-            "sectionName",
-            format!("Service {service} has no port of TCP named {section}; name one so, or correct the name"),
-        ),
+    let Target { index, object, section, backends, .. } = target;
+    let (name, is_service) = (key_of(object), object.kind == Kind::Service);
+    let is_there =
+        if is_service { scope.get::<Services>(&name).is_some() } else { scope.get::<Backends>(&name).is_some() };
+    let (field, message) = match section {
+        _ if !is_there => ("name", format!("{object} does not exist; create it, or correct the name")),
+        Some(section) if backends.is_empty() && is_service => {
+            ("sectionName", format!("{object} has no port of TCP named {section}; name one so, or correct the name"))
+        }
+        Some(_) if !is_service => {
+            ("sectionName", format!("{object} has no sections, so nothing secures it; remove the sectionName"))
+        }
         _ => return None,
     };
     let field = format!("spec.targetRefs[{index}].{field}");
@@ -157,10 +172,10 @@ fn missing(scope: &Scope<'_>, target: &Target) -> Option<Problem> {
 
 fn reference(target: &Target) -> ParentReference {
     ParentReference {
-        group: "".into(),
-        kind: "Service".into(),
-        namespace: Some(target.service.namespace.clone()),
-        name: target.service.name.clone(),
+        group: target.object.kind.group().into(),
+        kind: target.object.kind.as_str().into(),
+        namespace: Some(target.object.namespace.clone()),
+        name: target.object.name.clone(),
         section_name: target.section.clone(),
         ..ParentReference::default()
     }

@@ -22,6 +22,9 @@ use crate::{
 /// case.
 const SUPPORTED_FEATURES: &[&str] = &[
     "Gateway",
+    "GatewayBackendClientCertificate",
+    "GatewayFrontendClientCertificateValidation",
+    "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",

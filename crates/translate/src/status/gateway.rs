@@ -7,14 +7,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use api::status::{Condition, GatewayStatus as Status};
 use engine::{Derived, Emitter, Scope};
-use ir::{ListenerId, NsName, Problem, Reason, Severity, backend::Transport};
+use ir::{ListenerId, NsName, Problem, Reason, Severity, backend::Transport, listener::ClientMode};
 
 use self::infrastructure::Infrastructure;
 use super::{Conditions, StatusReport, and_notes, listed};
 use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
-        gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
+        gateway::{ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
         output::Withheld,
@@ -67,6 +67,8 @@ struct Gateway<'a> {
     unsent: Option<String>,
     /// Why its proxies may not send to backends.
     no_room: Option<Problem>,
+    /// Why its proxies have nothing to show to backends, where they shall.
+    nothing_to_show: Option<Fault>,
     /// Why no Envoy can be asked before anything is sent, where one shall be.
     unjudged: Option<Arc<str>>,
 }
@@ -88,6 +90,9 @@ impl<'a> Gateway<'a> {
                 .or_else(|| refused(scope, key, model)),
             unjudged: unjudged(scope),
             no_room: no_room(scope, key),
+            nothing_to_show: scope
+                .get::<ClientCertificate>(key)
+                .and_then(|shown| shown.as_ref().as_ref().err().cloned()),
         }
     }
 
@@ -105,6 +110,21 @@ impl<'a> Gateway<'a> {
             .collect()
     }
 
+    /// Listeners that let in whoever has no valid certificate, though certificates are asked for.
+    fn insecure(&self) -> Option<Problem> {
+        let insecure = self.model.listeners.iter().filter_map(|listener| {
+            let asked = listener.validation.as_ref().filter(|asked| asked.mode == ClientMode::Anybody)?;
+            Some((&listener.name, &asked.field))
+        });
+        let (names, fields): (Vec<_>, Vec<_>) = insecure.unzip();
+        let message = format!(
+            "clients with another certificate or none are let in: listeners {}; set AllowValidOnly to have them refused",
+            crate::words::listed_with(", ", &names)
+        );
+        let field = format!("{}.mode", fields.first()?);
+        Some(Problem::new(Severity::Warning, Reason::ConfigurationChanged, field, message))
+    }
+
     /// Problems, without those of its listeners.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = self.ignored();
@@ -115,6 +135,11 @@ impl<'a> Gateway<'a> {
         if let Some(Fault { reason, field, message }) = self.model.refused.as_ref().or(infrastructure) {
             problems.push(Problem::new(Severity::Refused, *reason, field, message));
         }
+        if let Some(Fault { reason, field, message }) = &self.nothing_to_show {
+            let message = format!("{message}; backends to which it would be shown are sent nothing");
+            problems.push(Problem::new(Severity::Refused, *reason, field, message));
+        }
+        problems.extend(self.insecure());
         if let Some(why) = &self.unjudged {
             problems.push(Problem::new(Severity::Warning, Reason::JudgeUnavailable, "", &**why));
         }
@@ -129,6 +154,9 @@ impl<'a> Gateway<'a> {
         self.accepted(&mut conditions);
         self.programmed(&mut conditions);
         self.resolved_refs(&mut conditions);
+        if let Some(insecure) = self.insecure() {
+            conditions.yes("InsecureFrontendValidationMode", insecure.reason, insecure.to_string());
+        }
         if let Some(why) = &self.unjudged {
             conditions.no("portcullis.dev/Validation", Reason::JudgeUnavailable, &**why);
         }
@@ -141,7 +169,7 @@ impl<'a> Gateway<'a> {
             return conditions.no("Accepted", fault.reason, fault.to_string());
         }
         let invalid = |state: &Arc<ListenerState>| {
-            let own = state.refused().or(state.model.withheld.as_ref()).map(ToString::to_string);
+            let own = state.refused().map(ToString::to_string);
             let fault = own.or_else(|| Some(self.broken(&state.model)?.to_string()))?;
             Some(format!("listener {}: {fault}", state.model.name))
         };
@@ -174,10 +202,16 @@ impl<'a> Gateway<'a> {
     }
 
     fn resolved_refs(&self, conditions: &mut Conditions) {
-        let unresolved =
-            |state: &Arc<ListenerState>| Some(format!("listener {}: {}", state.model.name, unresolved(state)?));
+        let unresolved = |state: &Arc<ListenerState>| {
+            let told = listed(&unresolved(state));
+            (!told.is_empty()).then(|| format!("listener {}: {told}", state.model.name))
+        };
         let unresolved: Vec<_> = self.listeners.iter().filter_map(unresolved).collect();
-        if unresolved.is_empty() {
+        if let Some(fault) = &self.nothing_to_show {
+            let own = format!("{fault}; backends to which it would be shown are sent nothing");
+            let all: Vec<_> = std::iter::once(own).chain(unresolved).collect();
+            conditions.no("ResolvedRefs", fault.reason, listed(&all));
+        } else if unresolved.is_empty() {
             conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve");
         } else {
             conditions.no("ResolvedRefs", Reason::ListenersNotResolved, listed(&unresolved));
@@ -234,6 +268,7 @@ fn id(gateway: &NsName, listener: &ListenerModel) -> ListenerId {
 }
 
 /// Why references of a listener do not resolve.
-fn unresolved(state: &ListenerState) -> Option<&Fault> {
-    state.unresolved.as_ref().or(state.model.bad_kinds.as_ref())
+fn unresolved(state: &ListenerState) -> Vec<&Fault> {
+    let clients = state.clients.as_ref().and_then(|clients| clients.unresolved.as_ref());
+    state.unresolved.iter().chain(clients).chain(&state.model.bad_kinds).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::ObjectId;
 use envoy::resource::Encoded;
 use ir::{
-    Chain, NsName, Port, Problem, Reason,
+    Chain, Port, Problem, Reason,
     backend::{Asked, Destination, Protocol, ServicePort},
     stream::PlaceId,
     telemetry::{Sink, told_cluster_name},
@@ -24,6 +24,8 @@ tables! {
     SessionCluster: (Chain, u32) => Shares;
     /// A cluster's message.
     ClusterBytes: ClusterId => Encoded;
+    /// Whether proxies show the certificate of their Gateway to a cluster's endpoints, if it has one.
+    ShownThere: ClusterId => ();
     /// The message with a cluster's endpoints.
     AssignmentBytes: ClusterId => Encoded;
 }
@@ -34,9 +36,9 @@ pub(crate) enum ClusterId {
     /// One backend.
     To(Destination),
     /// A Backend, for requests in gRPC, that does not say that it speaks HTTP/2.
-    Http2(NsName),
+    Http2(Destination),
     /// A Backend, for what proxies send of their own: left out where it has hosts by name, unless these may be local.
-    Own(NsName),
+    Own(Destination),
     /// The same of any backend that is asked in gRPC, and does not say that it speaks HTTP/2; of a Service for requests too.
     Grpc(Destination),
     /// The same of whoever is told of requests, in calls of which few are under way at a time.
@@ -51,8 +53,7 @@ impl ClusterId {
     /// The backend, if it is of one.
     pub(crate) fn to(&self) -> Option<Destination> {
         match self {
-            Self::To(to) | Self::Grpc(to) | Self::Told(to) => Some(to.clone()),
-            Self::Http2(name) | Self::Own(name) => Some(Destination::Backend(name.clone())),
+            Self::To(to) | Self::Http2(to) | Self::Own(to) | Self::Grpc(to) | Self::Told(to) => Some(to.clone()),
             Self::Rule(..) | Self::Place(_) => None,
         }
     }
@@ -61,8 +62,8 @@ impl ClusterId {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::To(destination) => destination.cluster_name(),
-            Self::Http2(name) => format!("{}/http2", Destination::Backend(name.clone()).cluster_name()),
-            Self::Own(name) => Asked::Backend(name.clone()).cluster_name(),
+            Self::Http2(to) => format!("{}/http2", to.cluster_name()),
+            Self::Own(to) => Asked::Own(to.clone()).cluster_name(),
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Told(to) => told_cluster_name(to),
             Self::Place(place) => place.name(),
@@ -78,9 +79,8 @@ impl ClusterId {
 impl From<&Asked> for ClusterId {
     fn from(asked: &Asked) -> Self {
         match asked {
-            Asked::Service(port) => Self::To(Destination::Service(port.clone())),
-            Asked::Secured(port) => Self::To(Destination::Secured(port.clone())),
-            Asked::Backend(name) => Self::Own(name.clone()),
+            Asked::Own(to) if to.port().is_some() => Self::To(to.clone()),
+            Asked::Own(to) => Self::Own(to.clone()),
             Asked::Grpc(to) => Self::Grpc(to.clone()),
         }
     }
@@ -128,7 +128,7 @@ pub(crate) struct Reach {
     pub(crate) ports: Box<[Port]>,
     /// Whether proxies look for its hosts by their names.
     pub(crate) by_name: bool,
-    /// Whether a BackendTLSPolicy says how to connect there.
+    /// Whether a policy has proxies connect by TLS.
     pub(crate) is_secured: bool,
     /// Whether policies say something of connections to it.
     pub(crate) is_configured: bool,

@@ -2,10 +2,16 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use api::{meta::LabelSelector, shared::SecretObjectReference};
+use api::{
+    meta::LabelSelector,
+    shared::{ObjectReference, SecretObjectReference},
+};
 use ir::{
-    Hostname, ListenerName, NsName, Port, Reason, RouteKind, backend::Transport, filter::Scheme,
-    listener::ListenerProtocol, matching::Age,
+    Hostname, ListenerName, NsName, Port, Reason, RouteKind,
+    backend::Transport,
+    filter::Scheme,
+    listener::{ClientMode, ListenerProtocol},
+    matching::Age,
 };
 
 tables! {
@@ -15,6 +21,9 @@ tables! {
     NameRival: NsName => NsName;
     /// Gateways of ours; absent for one that is another controller's.
     GatewayRow: NsName => GatewayModel;
+    /// The Secret with the certificate that the proxies of a Gateway show to backends, or why there is none that can be shown; absent
+    /// where none is asked for. A rotation changes nothing here.
+    ClientCertificate: NsName => Result<NsName, Fault>;
 }
 
 groups! {
@@ -35,6 +44,8 @@ pub(crate) struct GatewayModel {
     pub(crate) addresses: Vec<IpAddr>,
     /// As written.
     pub(crate) listeners: Vec<Arc<ListenerModel>>,
+    /// The certificate to show to backends.
+    pub(crate) client_certificate: Option<SecretObjectReference>,
     /// Why the Gateway as a whole is not accepted.
     pub(crate) refused: Option<Fault>,
     /// What has no effect, as field and message.
@@ -88,8 +99,19 @@ pub(crate) struct ListenerModel {
     pub(crate) conflicted: Option<Fault>,
     /// Kinds of routes that are asked for and not supported.
     pub(crate) bad_kinds: Option<Fault>,
-    /// Why it is accepted, and yet not served: what it demands is not built.
-    pub(crate) withheld: Option<Fault>,
+    /// What is asked of certificates of clients; none where none is asked for.
+    pub(crate) validation: Option<Validation>,
+}
+
+/// What is asked of certificates of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Validation {
+    /// Where it is said.
+    pub(crate) field: String,
+    /// The authorities that vouch for them.
+    pub(crate) references: Vec<ObjectReference>,
+    /// Who is let in.
+    pub(crate) mode: ClientMode,
 }
 
 impl ListenerModel {
@@ -105,7 +127,7 @@ impl ListenerModel {
 
     /// Whether its own spec allows it to be served.
     pub(crate) fn is_sound(&self) -> bool {
-        self.refused.is_none() && self.conflicted.is_none() && self.withheld.is_none()
+        self.refused.is_none() && self.conflicted.is_none()
     }
 }
 

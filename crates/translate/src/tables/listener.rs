@@ -6,10 +6,13 @@ use engine::Scope;
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind,
     filter::Scheme,
-    listener::{ListenerProtocol, PortClass},
+    listener::{ClientMode, ListenerProtocol, PortClass},
 };
 
-use super::gateway::{Admission, Fault, ListenerModel};
+use super::{
+    gateway::{Admission, Fault, ListenerModel},
+    tls::BundleId,
+};
 
 tables! {
     /// The listeners of Gateways of ours.
@@ -40,6 +43,8 @@ pub(crate) struct ListenerState {
     pub(crate) unresolved: Option<Fault>,
     /// What should be looked at in a certificate of it, which is served.
     pub(crate) long_chain: Option<Fault>,
+    /// By whom certificates of clients are judged; none where none is asked for.
+    pub(crate) clients: Option<Clients>,
     /// Why it is not served.
     pub(crate) withheld: Option<Fault>,
     /// Why it cannot have its port, which is a reason not to be served.
@@ -50,7 +55,28 @@ impl ListenerState {
     /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
     pub(crate) fn refused(&self) -> Option<&Fault> {
         let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());
-        own.or(self.port_unavailable.as_ref())
+        let clients = self.clients.as_ref().and_then(|clients| clients.authorities.as_ref().err());
+        own.or(clients).or(self.port_unavailable.as_ref())
+    }
+}
+
+/// By whom a listener has certificates of clients judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clients {
+    /// The authorities, or why nobody is let in.
+    pub(crate) authorities: Result<BundleId, Fault>,
+    /// Why references lead to none.
+    pub(crate) unresolved: Option<Fault>,
+    /// What should be looked at in them.
+    pub(crate) warning: Option<Fault>,
+    /// Who is let in.
+    pub(crate) mode: ClientMode,
+}
+
+impl Clients {
+    /// What the listener's filter chain says.
+    pub(crate) fn asked(&self) -> Option<(BundleId, ClientMode)> {
+        Some((self.authorities.as_ref().ok()?.clone(), self.mode))
     }
 }
 
@@ -105,6 +131,8 @@ pub(crate) struct PortListener {
     pub(crate) protocol: ListenerProtocol,
     /// Secrets with certificates to present.
     pub(crate) secrets: Arc<[NsName]>,
+    /// By whom certificates of clients are judged, and who is let in.
+    pub(crate) clients: Option<(BundleId, ClientMode)>,
 }
 
 impl PortListener {

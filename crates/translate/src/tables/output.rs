@@ -34,8 +34,10 @@ pub(crate) enum OutputId {
     Cluster(NsName, ClusterId),
     Endpoints(NsName, ClusterId),
     Secret(NsName, NsName),
-    /// The authorities by which backends are judged.
+    /// The authorities by which backends or clients are judged.
     Authorities(NsName, BundleId),
+    /// What proxies show to backends that do not say what they want to see.
+    ClientCertificate(NsName),
     /// A secret by which people log in, of a GatewayExtension.
     Login(NsName, NsName, LoginSecret),
     /// One of [`envoy::extensions::NAMES`].
@@ -52,6 +54,7 @@ impl OutputId {
             | Self::Endpoints(gateway, _)
             | Self::Secret(gateway, _)
             | Self::Authorities(gateway, _)
+            | Self::ClientCertificate(gateway)
             | Self::Login(gateway, ..)
             | Self::Extension(gateway, _)
             | Self::Listener(gateway, ..) => gateway,
@@ -66,6 +69,7 @@ impl OutputId {
             Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
             Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
             Self::Authorities(gateway, bundle) => (gateway, ResourceKind::Secret, bundle.to_string()),
+            Self::ClientCertificate(gateway) => (gateway, ResourceKind::Secret, TlsSecret::OF_GATEWAY.to_owned()),
             Self::Login(gateway, extension, part) => (gateway, ResourceKind::Secret, part.resource_name(extension)),
             Self::Extension(gateway, name) => (gateway, ResourceKind::ExtensionConfig, (*name).to_owned()),
             Self::Listener(gateway, port, transport) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Scope;
 use ir::{
     Chain, Hostname, ListenerId, NsName, Problem, RouteId,
-    backend::{Destination, ServicePort, Way},
+    backend::{Destination, Way},
     matching::Age,
     stream::PlaceId,
 };
@@ -51,8 +51,8 @@ pub(crate) struct Streams {
     pub(crate) unresolved: Box<[Problem]>,
     /// Those that resolve, and by whose policies nobody connects, unless what is sent is passed through.
     pub(crate) blocked: Box<[Problem]>,
-    /// Ports of Services of which the policy of TLS is not valid.
-    pub(crate) closed_ports: Box<[ServicePort]>,
+    /// Backends of which the policy of TLS is not valid.
+    pub(crate) closed_backends: Box<[Destination]>,
 }
 
 impl Streams {
@@ -80,8 +80,6 @@ pub(crate) struct Dialed {
     pub(crate) to: Destination,
     /// In what policies have connections be wrapped, if they do.
     pub(crate) way: Option<Way>,
-    /// The Secret with the certificate that is shown.
-    pub(crate) certificate: Option<NsName>,
     /// The authorities by which it is judged, where they come apart.
     pub(crate) bundle: Option<BundleId>,
 }
@@ -89,7 +87,7 @@ pub(crate) struct Dialed {
 impl Dialed {
     /// One of which no policy says anything.
     pub(crate) fn plain(to: Destination) -> Self {
-        Self { to, way: None, certificate: None, bundle: None }
+        Self { to, way: None, bundle: None }
     }
 }
 

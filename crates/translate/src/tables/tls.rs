@@ -3,29 +3,31 @@
 use std::{fmt, sync::Arc};
 
 use api::{Kind, ObjectId};
-use ir::{NsName, Problem, backend::ServicePort, matching::Age, upstream::Tls};
+use ir::{NsName, Problem, backend::Destination, matching::Age, upstream::Tls};
 
 use super::backend::ClusterId;
 
 tables! {
     /// What a BackendTLSPolicy says. It stays with its targets, whatever that is.
     TlsPolicyRow: NsName => TlsPolicy;
-    /// The policy that says how to connect to a port of a Service by TLS; absent where none targets it. The winner comes first,
-    /// and whether it is valid after: one that is not closes the port.
-    BackendTls: ServicePort => Secured;
+    /// The policy that says how to connect to a port of a Service, or to a Backend, by TLS; absent where none targets it. The winner
+    /// comes first, and whether it is valid after: one that is not closes what it targets. Keys are [`Destination::plain`].
+    BackendTls: Destination => Secured;
     /// What a bundle comes to; a rotation changes nothing here.
     BundleState: BundleId => Vouching;
-    /// Has the policies of a port of a Service told that the proxies of a Gateway send there, or would.
-    DialedBy: (ServicePort, NsName) => ();
+    /// Has the policies of a backend, one that is [`Destination::plain`], told that the proxies of a Gateway send there, or would.
+    DialedBy: (Destination, NsName) => ();
     /// The Gateways whose proxies send to what a policy holds for, or would.
     TlsAncestors: NsName => Ancestors;
+    /// For which Gateways the status of a policy has room. One more beyond the last of them changes nothing here.
+    TlsRoom: NsName => Room;
 }
 
 groups! {
-    /// The policies that name a Service, or a port of it by its name, as their target: the first one holds.
-    TlsTargeting: (NsName, Option<Arc<str>>), Age => ();
-    /// The Gateways whose proxies send to a port of a Service under a policy, or would.
-    Dialing: ServicePort, NsName => ();
+    /// The policies that name a Service or a Backend, or a port of the Service by its name, as their target: the first one holds.
+    TlsTargeting: (ObjectId, Option<Arc<str>>), Age => ();
+    /// The Gateways whose proxies send to a backend under a policy, or would.
+    Dialing: Destination, NsName => ();
     /// The clusters that the proxies of a Gateway are not sent, each with the policy that holds there and whose status has no room
     /// for it.
     NoRoom: NsName, ClusterId => NsName;
@@ -38,6 +40,8 @@ pub(crate) struct TlsPolicy {
     pub(crate) tls: Result<Connect, Problem>,
     /// References to authorities that lead to none that can be used.
     pub(crate) unresolved: Vec<Problem>,
+    /// What should be looked at in them.
+    pub(crate) warning: Option<Problem>,
 }
 
 /// How to connect by TLS.
@@ -49,7 +53,7 @@ pub(crate) struct Connect {
     pub(crate) bundle: Option<BundleId>,
 }
 
-/// What holds for a port of a Service.
+/// What holds for a port of a Service, or for a Backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Secured {
     /// By which policy.
@@ -65,13 +69,13 @@ impl Secured {
     }
 }
 
-/// The objects of a namespace with the authorities by which a backend is judged, each once, sorted: proxies have one secret for
-/// all policies that name the same.
+/// The objects with the authorities by which a backend or clients are judged, each once, sorted: proxies have one secret for all who
+/// name the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BundleId(Arc<[ObjectId]>);
 
 impl BundleId {
-    /// Of these, which are of one namespace; none of nothing.
+    /// Of these; none of nothing.
     pub(crate) fn of(objects: impl IntoIterator<Item = ObjectId>) -> Option<Self> {
         let mut objects: Vec<_> = objects.into_iter().collect();
         objects.sort_unstable();
@@ -85,17 +89,18 @@ impl BundleId {
     }
 }
 
-/// The name of the secret: `authorities/NAMESPACE/KIND/NAME`, with `+KIND/NAME` for each that comes after. No name of an object has
-/// a `+`.
+/// The name of the secret: `authorities/NAMESPACE/KIND/NAME`, with `+KIND/NAME` for each that comes after, and its namespace before
+/// that where it is another one than that of the one before. No name of an object has a `+` or a `/`.
 impl fmt::Display for BundleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, ObjectId { kind, namespace, name }) in self.0.iter().enumerate() {
-            if index == 0 {
-                write!(f, "authorities/{namespace}/")?;
-            } else {
-                f.write_str("+")?;
+        let mut before = None;
+        for ObjectId { kind, namespace, name } in &*self.0 {
+            f.write_str(if before.is_none() { "authorities/" } else { "+" })?;
+            if before != Some(namespace) {
+                write!(f, "{namespace}/")?;
             }
             write!(f, "{kind}/{name}")?;
+            before = Some(namespace);
         }
         Ok(())
     }
@@ -110,6 +115,8 @@ pub(crate) struct Vouching {
     pub(crate) any: bool,
     /// Its bytes, rounded up to a power of two.
     pub(crate) bytes: u64,
+    /// What should be looked at in it.
+    pub(crate) warning: Option<Arc<str>>,
 }
 
 /// The Gateways whose proxies send to what a policy holds for, or would.
@@ -119,4 +126,16 @@ pub(crate) struct Ancestors {
     pub(crate) told: Box<[NsName]>,
     /// The others.
     pub(crate) untold: Box<[NsName]>,
+    /// Who may send there.
+    pub(crate) room: Room,
+}
+
+/// For which Gateways the status of a policy has room, of those whose proxies send to what it holds for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// For all of them.
+    #[default]
+    ForAll,
+    /// For this one and those that are older; for none if there is none.
+    UpTo(Option<Age>),
 }

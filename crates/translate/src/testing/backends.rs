@@ -42,7 +42,7 @@ pub(super) fn backend() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A BackendTLSPolicy, on a Service or one of its ports.
+/// A BackendTLSPolicy, on a Service or one of its ports, or on a Backend.
 pub(super) fn tls_policy() -> BoxedStrategy<Value> {
     let section = option::weighted(0.4, select(&["http", "other", "missing"][..]));
     let service = select(&["s0", "s1", "s2", "missing"][..]);
@@ -53,6 +53,9 @@ pub(super) fn tls_policy() -> BoxedStrategy<Value> {
         }
         target
     });
+    let host = select(&["b0", "b1"][..])
+        .prop_map(|name| json!({"group": "gateway.kgateway.dev", "kind": "Backend", "name": name}));
+    let target = prop_oneof![4 => target, 1 => host];
     let authorities = (select(&["ConfigMap", "Secret", "Service"][..]), select(&["t0", "t1", "k0", "missing"][..]))
         .prop_map(|(kind, name)| json!({"group": "", "kind": kind, "name": name}));
     let trust = prop_oneof![

@@ -41,6 +41,16 @@ fn annotated(mut object: Value) -> Value {
     object
 }
 
+/// One that says something of TLS on both of its sides.
+fn with_tls(mut gateway: Value) -> Value {
+    let ca = json!([{"group": "", "kind": "ConfigMap", "name": "clients"}]);
+    gateway["spec"]["tls"] = json!({
+        "frontend": {"default": {"validation": {"caCertificateRefs": ca}}},
+        "backend": {"clientCertificateRef": {"name": "two"}},
+    });
+    gateway
+}
+
 fn in_namespace(mut object: Value, namespace: &str) -> Value {
     object["metadata"]["namespace"] = json!(namespace);
     object
@@ -150,6 +160,14 @@ pub fn one_of_each() -> Vec<Value> {
                 "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}}),
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": "apps"},
             "data": {"ca.crt": super::scene::certificates()[0].0}}),
+        // Who asks clients for certificates, and shows backends one.
+        with_tls(gateway("mutual", json!([https("tls", 9443, "", "one")]))),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "clients", "namespace": "infra"},
+            "data": {"ca.crt": super::scene::certificates()[1].0}}),
+        route(
+            "mutual",
+            json!({"parentRefs": [{"name": "mutual", "namespace": "infra"}], "rules": [rule("/", "secured", json!({}))]}),
+        ),
         service("secured"),
         route("secured", json!({"hostnames": ["secured.example.com"], "rules": [rule("/", "secured", json!({}))]})),
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",

@@ -167,9 +167,10 @@ fn grant() -> Value {
                 {"group": "gateway.networking.k8s.io", "kind": "TCPRoute", "namespace": "infra"},
                 {"group": "gateway.networking.k8s.io", "kind": "TLSRoute", "namespace": "infra"},
                 {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
+                {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra"},
             ],
             "to": [
-                {"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"},
+                {"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}, {"group": "", "kind": "ConfigMap"},
                 {"group": "gateway.kgateway.dev", "kind": "Backend"},
             ],
         },
@@ -178,9 +179,12 @@ fn grant() -> Value {
 
 fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
     let addresses = option::weighted(0.15, vec(select(place.addresses.clone()), 1..3));
-    (vec(listener(place), 1..6), addresses, values::priority())
-        .prop_map(move |(listeners, addresses, annotations)| {
+    (vec(listener(place), 1..6), addresses, values::priority(), option::weighted(0.4, tls(place)))
+        .prop_map(move |(listeners, addresses, annotations, tls)| {
             let mut spec = json!({"gatewayClassName": "ours"});
+            if let Some(tls) = tls {
+                spec["tls"] = tls;
+            }
             let named = listeners.into_iter().enumerate().map(|(number, mut listener)| {
                 if listener["name"].is_null() {
                     listener["name"] = json!(format!("l{number}"));
@@ -196,6 +200,31 @@ fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
                 "metadata": {"name": name, "namespace": "infra", "annotations": annotations}, "spec": spec,
             })
+        })
+        .boxed()
+}
+
+/// What a Gateway asks of clients, and shows to backends.
+fn tls(place: &Place) -> BoxedStrategy<Value> {
+    let authorities = select(&["t0", "t1", "missing"][..])
+        .prop_map(|name| json!({"group": "", "kind": "ConfigMap", "name": name, "namespace": "apps"}));
+    let mode = prop_oneof![
+        12 => select(&["AllowValidOnly", "AllowInsecureFallback"][..]).prop_map(str::to_owned),
+        1 => values::hostile(),
+    ];
+    let validation = (vec(authorities, 1..3), mode)
+        .prop_map(|(authorities, mode)| json!({"validation": {"caCertificateRefs": authorities, "mode": mode}}));
+    let validation = prop_oneof![2 => validation, 1 => Just(json!({}))].boxed();
+    let per_port = (select(place.ports.clone()), validation.clone());
+    let shown = select(&["c0", "c1", "c2", "missing"][..]);
+    (validation, option::weighted(0.3, per_port), option::weighted(0.6, shown))
+        .prop_map(|(default, per_port, shown)| {
+            let per_port: Vec<_> = per_port.into_iter().map(|(port, tls)| json!({"port": port, "tls": tls})).collect();
+            let mut tls = json!({"frontend": {"default": default, "perPort": per_port}});
+            if let Some(shown) = shown {
+                tls["backend"] = json!({"clientCertificateRef": {"name": shown}});
+            }
+            tls
         })
         .boxed()
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
 mod bounds;
+mod hosts;
 
 use std::{fmt::Write as _, sync::OnceLock};
 
@@ -154,12 +155,13 @@ fn the_cluster_behind_tls_is_not_the_one_in_plain_text_and_one_of_both_is_there(
 
 #[test]
 fn a_target_of_another_kind_is_told_that_nothing_secures_it() {
-    let mut of_backend = policy("p", "", json!({}));
-    of_backend["spec"]["targetRefs"] = json!([{"group": "gateway.kgateway.dev", "kind": "Backend", "name": "b"}]);
-    let scene = scene([of_backend, authorities()]);
+    let mut of_pool = policy("p", "", json!({}));
+    of_pool["spec"]["targetRefs"] =
+        json!([{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "b"}]);
+    let scene = scene([of_pool, authorities()]);
     assert_eq!(told(&scene, "apps/p", 0), ["False Invalid", ""]);
     let entry = &scene.status(Kind::BackendTlsPolicy, "apps/p")["ancestors"][0]["ancestorRef"];
-    assert_eq!((&entry["kind"], &entry["name"]), (&json!("Backend"), &json!("b")));
+    assert_eq!((&entry["kind"], &entry["name"]), (&json!("InferencePool"), &json!("b")));
     assert!(message(&scene, "apps/p").contains("spec.targetRefs[0].kind"), "{}", message(&scene, "apps/p"));
 }
 
@@ -493,8 +495,8 @@ fn a_policy_of_connections_yields_its_tls_and_keeps_the_rest() {
     scene.remove(authorities());
     assert_eq!(cluster(&scene, CLUSTER), Value::Null);
     scene.remove(policy("p", "", json!({})));
-    assert_ne!(context(&scene, PLAIN), Value::Null);
-    assert_eq!(context(&scene, PLAIN)["sni"], Value::Null);
+    assert_ne!(context(&scene, CLUSTER), Value::Null);
+    assert_eq!(context(&scene, CLUSTER)["sni"], Value::Null);
     assert!(attached(&scene).starts_with("Attached"), "{}", attached(&scene));
 }
 

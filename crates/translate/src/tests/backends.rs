@@ -104,7 +104,7 @@ fn a_fault_leaves_the_cluster_out_and_is_told_on_the_policy_and_its_routes() {
     heavy["metadata"]["annotations"] = json!({"kgateway.dev/policy-weight": "1"});
     scene.put(heavy);
     assert_eq!(scene.route("apps/service", 0, "ResolvedRefs"), "True ResolvedRefs");
-    assert_eq!(resource(&scene, ResourceKind::Cluster, CLUSTERS[0])["connectTimeout"], "1s");
+    assert_eq!(resource(&scene, ResourceKind::Cluster, &format!("{}/tls", CLUSTERS[0]))["connectTimeout"], "1s");
     let before = scene.remove(config("c", json!({})));
     assert_eq!(changed(&before), [""; 0], "it held nowhere");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Object, ObjectId};
+use api::{Kind, Object, ObjectId};
 use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -69,9 +69,16 @@ fn objects() -> impl Strategy<Value = BTreeMap<ObjectId, Object>> {
     })
 }
 
-/// A batch of events: objects that are put, or removed where the flag says so.
-fn batches() -> impl Strategy<Value = Vec<Vec<(Value, bool)>>> {
-    vec(vec((world::object(), prop::bool::weighted(0.25)), 1..6), 1..12)
+/// A batch of events: objects that are put, or removed where the flag says so, and how many entries others wrote to the status of a
+/// policy.
+type Batch = (Vec<(Value, bool)>, Option<(ObjectId, usize)>);
+
+fn batches() -> impl Strategy<Value = Vec<Batch>> {
+    let policy = (0..3_u8, prop::sample::select(&["infra", "apps", "other"][..]));
+    let policy =
+        policy.prop_map(|(name, namespace)| ObjectId::new(Kind::BackendTlsPolicy, namespace, format!("t{name}")));
+    let foreign = prop::option::weighted(0.4, (policy, prop::sample::select(&[0, 14, 15, 16, 17][..])));
+    vec((vec((world::object(), prop::bool::weighted(0.25)), 1..6), foreign), 1..12)
 }
 
 /// The Envoy routes of a route configuration by virtual host, in order, with their names.
@@ -97,7 +104,12 @@ proptest! {
         let mut objects = start;
         let mut pushed: BTreeMap<ResourceKey, Encoded> = incremental.resources().into_values().flatten().collect();
         let mut statuses: BTreeMap<ObjectId, Value> = incremental.statuses().into_iter().collect();
-        for batch in batches {
+        let mut foreign = BTreeMap::new();
+        for (batch, entries) in batches {
+            if let Some((policy, count)) = entries {
+                incremental.set_foreign_ancestors(&policy, count);
+                foreign.insert(policy, count);
+            }
             for (value, removed) in batch {
                 let object = decode(value);
                 if removed {
@@ -125,7 +137,12 @@ proptest! {
             }
             prop_assert!(incremental.most_computed() <= 1, "a row was computed twice in one batch");
         }
-        let scratch = said(&fresh(objects.values()));
+        let mut scratch = fresh(objects.values());
+        for (policy, count) in foreign {
+            scratch.set_foreign_ancestors(&policy, count);
+        }
+        scratch.settle();
+        let scratch = said(&scratch);
         prop_assert_eq!(&said(&incremental), &scratch);
         let told = scratch.statuses.iter().cloned().collect::<BTreeMap<_, _>>();
         prop_assert_eq!(statuses, told, "a status turned, and nobody was told");

@@ -423,6 +423,35 @@ fn nothing_goes_in_plain_text_where_a_policy_says_tls() {
 }
 
 #[test]
+fn a_gateway_shows_its_certificate_to_backends_of_streams_or_nobody_connects() {
+    let shows = |name: &str| {
+        let mut gateway = gateway("edge", json!([stream("db", 5432, "TCP")]));
+        gateway["spec"]["tls"] = json!({"backend": {"clientCertificateRef": {"name": name}}});
+        gateway
+    };
+    let objects = [stream_route("TCPRoute", "r", to("b")), tls_policy("b"), authorities()];
+    let mut scene = scene(json!([stream("db", 5432, "TCP")]), objects);
+    let ways = |scene: &Scene| {
+        let cluster = scene.resource("infra/edge", ResourceKind::Cluster, "tcp/db").expect("a cluster");
+        let ways = cluster["transportSocketMatches"].as_array().expect("ways").clone();
+        let shown = |way: &Value| {
+            let common = &way["transportSocket"]["typedConfig"]["commonTlsContext"];
+            common["tlsCertificateSdsSecretConfigs"][0]["name"].as_str().map(str::to_owned)
+        };
+        ways.iter().map(|way| (way["name"].as_str().expect("a name").to_owned(), shown(way))).collect::<Vec<_>>()
+    };
+    let secured = |shown: Option<&str>| ("service/apps/b/80/tls".to_owned(), shown.map(str::to_owned));
+    assert_eq!(ways(&scene)[1..], [secured(None)]);
+    scene.put(shows("none"));
+    assert_eq!(ways(&scene)[1..], [], "nobody connects to what goes in a way that the cluster does not know");
+    assert!(localities(&scene, "tcp/db").iter().all(|(_, way, _)| way == "service/apps/b/80/tls"));
+    scene.put(secret("shown"));
+    scene.put(shows("shown"));
+    assert_eq!(ways(&scene)[1..], [secured(Some("secret/infra/shown"))]);
+    assert!(scene.resource("infra/edge", ResourceKind::Secret, "secret/infra/shown").is_some());
+}
+
+#[test]
 fn an_endpoint_that_is_secured_for_one_and_not_for_another_is_not_taken_twice() {
     let mut twin = backend("twin", 2, 1);
     twin[1]["metadata"]["name"] = json!("twin-1");

@@ -32,11 +32,117 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         3 => policy(),
         1 => direct_response(),
         2 => extension(),
+        1 => host(),
+        2 => backend_tls_policy(),
+        1 => backend_config_policy(),
+        1 => authorities(),
     ]
     .boxed()
 }
 
 const API: &str = "gateway.networking.k8s.io";
+
+/// What policies of connections target.
+fn backends() -> impl Strategy<Value = Vec<Value>> {
+    let service = (0..4_u8, option::of(select(&["http", "udp", ""][..]))).prop_map(
+        |(name, section)| json!({"group": "", "kind": "Service", "name": format!("s{name}"), "sectionName": section}),
+    );
+    let host = (0..2_u8)
+        .prop_map(|name| json!({"group": "gateway.kgateway.dev", "kind": "Backend", "name": format!("b{name}")}));
+    vec(prop_oneof![3 => service, 1 => host], 1..3)
+}
+
+/// A Backend.
+fn host() -> impl Strategy<Value = Value> {
+    (0..2_u8, namespaces(), select(&["192.0.2.1", "host.example", "127.0.0.1"][..])).prop_map(
+        |(name, namespace, host)| {
+            json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "Backend",
+            "metadata": {"name": format!("b{name}"), "namespace": namespace},
+            "spec": {"static": {"hosts": [{"host": host, "port": 443}]}}})
+        },
+    )
+}
+
+/// A BackendTLSPolicy, sound or broken.
+fn backend_tls_policy() -> impl Strategy<Value = Value> {
+    let ca = |kind: &str, name: &str| json!({"caCertificateRefs": [{"group": "", "kind": kind, "name": name}]});
+    let trust = vec![
+        json!({"wellKnownCACertificates": "System"}),
+        ca("ConfigMap", "ca"),
+        ca("Secret", "cert"),
+        json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}, {"group": "", "kind": "ConfigMap", "name": "none"}]}),
+        ca("Service", "ca"),
+    ];
+    let hostname = select(&["a.example", "10.0.0.1"][..]);
+    (0..3_u8, namespaces(), backends(), select(trust), hostname, 0..10_i64).prop_map(
+        |(name, namespace, targets, mut validation, hostname, created)| {
+            validation["hostname"] = json!(hostname);
+            json!({"apiVersion": format!("{API}/v1"), "kind": "BackendTLSPolicy",
+                "metadata": {"name": format!("t{name}"), "namespace": namespace, "creationTimestamp": timestamp(created)},
+                "spec": {"targetRefs": targets, "validation": validation}})
+        },
+    )
+}
+
+/// A BackendConfigPolicy, most of them with TLS.
+fn backend_config_policy() -> impl Strategy<Value = Value> {
+    let said = select(vec![
+        json!({"tls": {"insecureSkipVerify": true}}),
+        json!({"tls": {"secretRef": {"name": "cert"}}}),
+        json!({"tls": {"secretRef": {"name": "cert"}, "simpleTLS": true}}),
+        json!({"connectTimeout": "1s"}),
+    ]);
+    (0..2_u8, namespaces(), backends(), said).prop_map(|(name, namespace, mut targets, mut spec)| {
+        for target in &mut targets {
+            target["sectionName"] = Value::Null;
+        }
+        spec["targetRefs"] = json!(targets);
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy", "spec": spec,
+            "metadata": {"name": format!("c{name}"), "namespace": namespace}})
+    })
+}
+
+/// A ConfigMap with authorities, or with something else.
+fn authorities() -> impl Strategy<Value = Value> {
+    (namespaces(), select(vec![0, 1, 2]), any::<bool>()).prop_map(|(namespace, which, both)| {
+        let certificates = super::certificates();
+        let text = match which {
+            2 => "no PEM".to_owned(),
+            _ if both => certificates.iter().map(|(chain, _)| chain.as_str()).collect(),
+            which => certificates[which].0.clone(),
+        };
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": namespace},
+            "data": {"ca.crt": text}})
+    })
+}
+
+/// What a Gateway says of TLS on both of its sides.
+fn gateway_tls() -> impl Strategy<Value = Value> {
+    let reference =
+        (select(&["ConfigMap", "Secret", "Service"][..]), option::of(namespaces())).prop_map(|(kind, namespace)| {
+            let name = if kind == "Secret" { "cert" } else { "ca" };
+            json!({"group": "", "kind": kind, "name": name, "namespace": namespace})
+        });
+    let mode = option::of(select(&["AllowValidOnly", "AllowInsecureFallback", "Maybe"][..]));
+    let validation = (vec(reference, 1..3), mode).prop_map(|(references, mode)| {
+        let mut validation = json!({"caCertificateRefs": references});
+        if let Some(mode) = mode {
+            validation["mode"] = json!(mode);
+        }
+        json!({"validation": validation})
+    });
+    let validation = option::of(validation).prop_map(|validation| validation.unwrap_or_else(|| json!({}))).boxed();
+    let per_port = option::of((select(&[443, 81][..]), validation.clone()));
+    let shown = option::of((select(&["cert", "broken", "none"][..]), option::of(namespaces())));
+    (validation, per_port, shown).prop_map(|(default, per_port, shown)| {
+        let per_port: Vec<_> = per_port.into_iter().map(|(port, tls)| json!({"port": port, "tls": tls})).collect();
+        let mut tls = json!({"frontend": {"default": default, "perPort": per_port}});
+        if let Some((name, namespace)) = shown {
+            tls["backend"] = json!({"clientCertificateRef": {"name": name, "namespace": namespace}});
+        }
+        tls
+    })
+}
 
 /// A policy, sound or broken, on anything.
 fn policy() -> impl Strategy<Value = Value> {
@@ -159,13 +265,14 @@ fn gateway() -> impl Strategy<Value = Value> {
         }
         listener
     });
-    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>(), option::of(priority())).prop_map(
-        |(name, mut listeners, class, created, addressed, priority)| {
+    let tls = option::weighted(0.4, gateway_tls());
+    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>(), option::of(priority()), tls).prop_map(
+        |(name, mut listeners, class, created, addressed, priority, tls)| {
             let annotations = priority.map(|priority| json!({"kgateway.dev/inherited-policy-priority": priority}));
             let mut seen = std::collections::HashSet::new();
             listeners.retain(|listener| seen.insert(listener["name"].to_string()));
             let mut spec =
-                json!({"gatewayClassName": if class < 230 { "ours" } else { "theirs" }, "listeners": listeners});
+                json!({"gatewayClassName": if class < 230 { "ours" } else { "theirs" }, "listeners": listeners, "tls": tls});
             if addressed {
                 spec["addresses"] = json!([{"value": "127.0.0.1"}]);
             }
@@ -392,6 +499,9 @@ fn backend() -> impl Strategy<Value = Value> {
         }
         match kind {
             0..20 => backend["kind"] = json!("Pod"),
+            60..90 => {
+                backend = json!({"group": "gateway.kgateway.dev", "kind": "Backend", "name": format!("b{}", name % 2)});
+            }
             20..50 => backend["filters"] = json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"add": [{"name": "x", "value": "100%"}]}}]),
             50..60 => backend["filters"] = json!([{"type": "RequestRedirect", "requestRedirect": {}}]),
             _ => {}
@@ -474,7 +584,7 @@ fn secret() -> impl Strategy<Value = Value> {
         let users = if which == 0 { "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=" } else { "alice:secret" };
         json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
             "metadata": {"name": name, "namespace": namespace, "labels": {"which": which.to_string()}},
-            "stringData": {"tls.crt": chain, "tls.key": key, ".htpasswd": users, "x-a": users}})
+            "stringData": {"tls.crt": chain, "tls.key": key, "ca.crt": chain, ".htpasswd": users, "x-a": users}})
     })
 }
 
@@ -485,6 +595,7 @@ fn grant() -> impl Strategy<Value = Value> {
         Just((gateway_api, "GRPCRoute", "Service")),
         Just((gateway_api, "TLSRoute", "Service")),
         Just((gateway_api, "Gateway", "Secret")),
+        Just((gateway_api, "Gateway", "ConfigMap")),
         Just(("gateway.kgateway.dev", "TrafficPolicy", "Secret")),
     ];
     (0..2_u8, namespaces(), from, namespaces(), option::of(select(&["s0", "cert"][..]))).prop_map(

@@ -5,12 +5,12 @@ use engine::Engine;
 use crate::{
     alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
     attach::{Admits, Candidates, Open, Presence},
+    authorities::AuthoritiesOf,
     backend::{
-        SliceRow, SlicesOf,
+        ShowingBytes, SliceRow, SlicesOf,
         config::{self, ConfigHolder, ConfigOf, HeldAt},
         hosts::BackendHosts,
         stream::Dial,
-        tls::AuthoritiesOf,
     },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
@@ -44,14 +44,14 @@ use crate::{
     stream::FirstBeyond,
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
-        backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
+        backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster, ShownThere},
         capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked},
         delegation::{
             Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
             Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
             TruncatedStatus,
         },
-        gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
+        gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
@@ -73,7 +73,7 @@ use crate::{
             Winner,
         },
         strict::{OfferedListener, OfferedPart, OfferedWide},
-        tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsTargeting},
+        tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsRoom, TlsTargeting},
     },
     tls::{Certificate, CertificateState},
 };
@@ -150,6 +150,7 @@ pub(super) fn all() -> Engine {
         .lookup::<ListenerPoliciesOf>()
         .lookup::<DownstreamOf>()
         .derived_for_each::<GatewayRow, Gateways>(same)
+        .lookup::<ClientCertificate>()
         .lookup::<Traced>()
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
@@ -282,13 +283,16 @@ pub(super) fn all() -> Engine {
         .group::<HostsOf>()
         .derived::<ReferredEntry>()
         .group::<ReferredEntries>()
+        .lookup::<ShownThere>()
         .derived::<ServedCluster>()
         .derived::<DialedBy>()
         .group::<Dialing>()
         .lookup::<TlsAncestors>()
+        .lookup::<TlsRoom>()
         .lookup::<PlaceShares>()
         .lookup::<WaysAt>()
         .lookup::<ClusterBytes>()
+        .lookup::<ShowingBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<OfferedPart>()
         .track::<OfferedPart>()

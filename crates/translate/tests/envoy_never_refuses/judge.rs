@@ -49,8 +49,11 @@ impl Sent {
     }
 }
 
-/// The fields that name secrets, but for certificates.
+/// The fields that name secrets, but for [`CERTIFICATES`].
 const SECRETS: [&str; 3] = ["tokenSecret", "hmacSecret", "validationContextSdsSecretConfig"];
+
+/// The field that lists certificates.
+const CERTIFICATES: &str = "tlsCertificateSdsSecretConfigs";
 
 impl Resources {
     fn add_to(&self, sent: &mut Sent) {
@@ -115,12 +118,8 @@ impl Resources {
                 Some(cluster) => self.reference(cluster),
                 None => self.manager(config.as_object_mut().expect("a connection manager")),
             }
-            let Some(socket) = chain.get_mut("transportSocket") else { continue };
-            let secrets = &mut socket["typedConfig"]["commonTlsContext"]["tlsCertificateSdsSecretConfigs"];
-            for secret in secrets.as_array_mut().expect("secrets") {
-                let name = secret["name"].as_str().expect("a name").to_owned();
-                self.get(ResourceKind::Secret, &name);
-                *secret = json!({"name": self.named(&name)});
+            if let Some(socket) = chain.get_mut("transportSocket") {
+                self.own_secrets(socket);
             }
         }
         listener
@@ -162,15 +161,20 @@ impl Resources {
         config
     }
 
-    /// Secrets of filters and clusters, wherever they are named.
+    /// Secrets of filters, clusters and listeners, wherever they are named.
     fn own_secrets(&self, value: &mut Value) {
+        let own = |field: &mut Value| {
+            let name = field["name"].as_str().expect("a name").to_owned();
+            self.get(ResourceKind::Secret, &name);
+            *field = json!({"name": self.named(&name)});
+        };
         match value {
             Value::Object(fields) => {
                 for (key, field) in fields {
                     if SECRETS.contains(&key.as_str()) {
-                        let name = field["name"].as_str().expect("a name").to_owned();
-                        self.get(ResourceKind::Secret, &name);
-                        *field = json!({"name": self.named(&name)});
+                        own(field);
+                    } else if key == CERTIFICATES {
+                        list(field).for_each(own);
                     } else {
                         self.own_secrets(field);
                     }

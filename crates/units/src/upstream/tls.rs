@@ -143,6 +143,7 @@ pub(super) fn read(written: Spec, secrets: FindSecret<'_>, warnings: &mut Vec<Re
         trust,
         names,
         certificate,
+        anonymous: written.simple_tls,
         alpn: texts(&written.alpn_protocols, "alpnProtocols", |text| {
             (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
         })?,

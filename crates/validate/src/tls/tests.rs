@@ -189,3 +189,27 @@ proptest! {
         prop_assert!(check(&chain, &key).is_err());
     }
 }
+
+#[test]
+fn authorities_of_one_name_with_different_keys_are_known_and_renewed_ones_are_not_meant() {
+    let issue = |name: &str, key: &rcgen::KeyPair| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.serial_number = Some(next_serial().into());
+        params.self_signed(key).unwrap().pem()
+    };
+    let [first, second] = [(), ()].map(|()| rcgen::KeyPair::generate().unwrap());
+    let read = |text: String| authorities(text.as_bytes()).unwrap();
+    assert_eq!(read(issue("a", &first) + &issue("b", &second)).namesakes(), None);
+    assert_eq!(read(issue("a", &first) + &issue("a", &first)).namesakes(), None, "it was renewed");
+    let both = read(issue("a", &first) + &issue("b", &first) + &issue("a", &second));
+    assert_eq!(both.namesakes(), Some("CN=a"));
+    let mut joined = read(issue("a", &first));
+    joined.extend(&read(issue("a", &second))).unwrap();
+    assert_eq!(joined.namesakes(), Some("CN=a"));
+}
+
+fn next_serial() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}

@@ -34,16 +34,6 @@ const READ: &[&str] = &[
     "spec.listeners[].tls.certificateRefs[].namespace",
     "spec.listeners[].tls.mode",
     "spec.listeners[].tls.options",
-];
-
-/// What nobody honours.
-const REFUSED: &[&str] = &[
-    "spec.allowedListeners.namespaces.from",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].key",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].operator",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].values",
-    "spec.allowedListeners.namespaces.selector.matchLabels",
-    "spec.defaultScope",
     "spec.tls.backend.clientCertificateRef.group",
     "spec.tls.backend.clientCertificateRef.kind",
     "spec.tls.backend.clientCertificateRef.name",
@@ -61,9 +51,17 @@ const REFUSED: &[&str] = &[
     "spec.tls.frontend.perPort[].tls.validation.mode",
 ];
 
+/// What nobody honours.
+const REFUSED: &[&str] = &[
+    "spec.allowedListeners.namespaces.from",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].key",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].operator",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].values",
+    "spec.allowedListeners.namespaces.selector.matchLabels",
+    "spec.defaultScope",
+];
+
 const LISTENER_SETS: &str = "ListenerSets are not supported: remove allowedListeners, or set namespaces.from to None";
-const CLIENT_CERTIFICATES: &str = "client certificates cannot be validated: remove the validation";
-const BACKEND_CERTIFICATE: &str = "no certificate is shown to backends: remove clientCertificateRef";
 
 impl GatewaySpec {
     /// What it asks for and does not get, in the order of its fields.
@@ -76,27 +74,6 @@ impl GatewaySpec {
             Affects::Nothing,
             LISTENER_SETS,
         );
-        if let Some(tls) = &self.tls {
-            refused.add(
-                tls.backend.as_ref().is_some_and(|backend| backend.client_certificate_ref.is_some()),
-                || "spec.tls.backend.clientCertificateRef".to_owned(),
-                Affects::Object,
-                BACKEND_CERTIFICATE,
-            );
-            if let Some(frontend) = &tls.frontend {
-                let path = "spec.tls.frontend";
-                refused.add(
-                    frontend.default.validation.is_some(),
-                    || format!("{path}.default.validation"),
-                    Affects::Listeners,
-                    CLIENT_CERTIFICATES,
-                );
-                for (index, port) in frontend.per_port.iter().enumerate() {
-                    let set = port.tls.validation.is_some();
-                    refused.add(set, || format!("{path}.perPort[{index}]"), Affects::Listeners, CLIENT_CERTIFICATES);
-                }
-            }
-        }
         refused.default_gateways(self.default_scope.as_ref(), "spec.defaultScope");
         refused.0
     }

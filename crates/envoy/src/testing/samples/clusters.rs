@@ -157,6 +157,7 @@ fn tls() -> Tls {
         trust: TlsTrust::Anybody,
         names: Box::default(),
         certificate: None,
+        anonymous: false,
         alpn: ["h2".into(), "http/1.1".into()].into(),
         renegotiation: true,
         least_version: Some(TlsVersion::V1_0),

@@ -8,7 +8,7 @@ use ir::{
         AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
         ProxyProtocolFrom, ServerHeader, StripPort, Traces,
     },
-    listener::{FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
+    listener::{ClientCertificates, ClientMode, FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
     upstream::Keepalive,
 };
 use validate::format;
@@ -21,7 +21,7 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         name: name.into(),
         leads_to: LeadsTo::RouteConfiguration,
         hostname: Hostname::parse(hostname),
-        tls: tls.then(|| TlsTermination { secrets: secrets.into() }),
+        tls: tls.then(|| TlsTermination { secrets: secrets.into(), clients: clients(name) }),
     };
     let listener = |port: u16, addresses: &[&str], chains| Listener {
         name: format!("listener/{port}").into(),
@@ -80,6 +80,16 @@ pub fn udp_listeners() -> Vec<UdpListener> {
         cluster: "udp/dns".into(),
     };
     vec![listener(53, &["0.0.0.0"]), listener(54, &["::1", "127.0.0.1"])]
+}
+
+/// What is asked of clients. Authorities come apart, under a name that nobody sends here.
+fn clients(chain: &str) -> Option<ClientCertificates> {
+    let authorities = "authorities/apps/ConfigMap/ca".into();
+    match chain {
+        "https/443/exact" => Some(ClientCertificates { authorities, mode: ClientMode::ValidOnly }),
+        "https/443/wild" => Some(ClientCertificates { authorities, mode: ClientMode::Anybody }),
+        _ => None,
+    }
 }
 
 /// What policies can say of a listener: all of it.

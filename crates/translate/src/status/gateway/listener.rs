@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{shared::RouteGroupKind, status::ListenerStatus};
 use ir::{Problem, Reason, Severity, listener::ListenerProtocol};
 
-use super::{Conditions, Gateway, and_notes, id, unresolved};
+use super::{Conditions, Gateway, and_notes, id, listed, unresolved};
 use crate::tables::{attachment::AttachedRoutes, gateway::Fault, listener::ListenerState};
 
 /// The status of a listener of `gateway`. Its problems join `problems`.
@@ -70,15 +70,20 @@ impl Listener<'_> {
     }
 
     fn resolved_refs(&mut self) {
-        let long = &self.state.long_chain;
-        if let Some(fault) = unresolved(self.state) {
-            self.fails("ResolvedRefs", Severity::Refused, fault);
+        let authorities = self.state.clients.as_ref().and_then(|clients| clients.warning.as_ref());
+        let notes: Vec<_> = self.state.long_chain.iter().chain(authorities).collect();
+        let faults = unresolved(self.state);
+        if let Some(first) = faults.first() {
+            self.conditions.no("ResolvedRefs", first.reason, listed(&faults));
         } else {
-            let message = and_notes("all references resolve", long.as_slice());
+            let message = and_notes("all references resolve", &notes);
             self.conditions.yes("ResolvedRefs", Reason::ResolvedRefs, message);
         }
-        if let Some(long) = long {
-            self.add(Severity::Warning, long);
+        for fault in faults {
+            self.add(Severity::Refused, fault);
+        }
+        for note in notes {
+            self.add(Severity::Warning, note);
         }
     }
 
@@ -90,7 +95,7 @@ impl Listener<'_> {
         self.conditions.no("Programmed", fault.reason, fault.to_string());
         let own = &self.state.model;
         let is_sound = own.is_sound() && self.state.unresolved.is_none() && self.gateway.model.refused.is_none();
-        if is_sound || own.withheld.is_some() {
+        if is_sound {
             self.add(Severity::Refused, fault);
         }
     }

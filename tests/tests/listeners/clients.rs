@@ -1,0 +1,267 @@
+//! Certificates of clients, as `spec.tls.frontend` of a Gateway asks for them.
+
+use std::process::Stdio;
+
+use portcullis_tests::certificates::{Authority, Certificate, KeyKind};
+use portcullis_tests::client::{Protocol, Tls};
+
+use super::*;
+
+/// A Gateway with ports of HTTPS whose only route leads to Service `backend`: on `strict` clients are asked for certificates by
+/// authority `ca`, on `lax` by whichever, on `open` for none.
+struct Asking {
+    portcullis: Portcullis,
+    envoy: Envoy,
+    echo: Echo,
+    strict: u16,
+    lax: u16,
+    open: u16,
+    listeners: Vec<String>,
+}
+
+fn files(of: &[(&str, String)]) -> Vec<(String, String)> {
+    of.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect()
+}
+
+const BY_CA: &str = "validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}";
+const BY_WHICHEVER: &str =
+    "validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}], mode: AllowInsecureFallback}";
+
+/// The Gateway with this for port `lax`.
+fn said(listeners: &[String], lax: u16, open: u16, validation: &str) -> String {
+    let per_port = format!("{{port: {lax}, tls: {{{validation}}}}}, {{port: {open}, tls: {{}}}}");
+    let frontend = format!("frontend: {{default: {{{BY_CA}}}, perPort: [{per_port}]}}");
+    format!("{}  tls: {{{frontend}}}\n", objects::gateway(listeners))
+}
+
+impl Asking {
+    async fn start(authority: &Authority) -> Result<Self> {
+        let echo = Echo::start("backend", (Ipv4Addr::LOCALHOST, 0).into()).await?;
+        let ports = [ports::free_port()?, ports::free_port()?, ports::free_port()?];
+        let [strict, lax, open] = ports;
+        let tls = "tls: {certificateRefs: [{name: shown}]}";
+        let listeners = [("strict", strict), ("lax", lax), ("open", open)];
+        let listeners = listeners.map(|(name, port)| {
+            format!("{{name: {name}, hostname: {name}.example.com, port: {port}, protocol: HTTPS, {tls}}}")
+        });
+        let hosts = "strict.example.com, lax.example.com, open.example.com";
+        let rules = "  - backendRefs: [{name: backend, port: 80}]";
+        let route = objects::Route { name: "route", rules, hosts, ..Default::default() };
+        let shown = Certificate::new(&["*.example.com".to_owned()], KeyKind::Ecdsa)?;
+        let secret = objects::secret("shown", &shown.certificate, &shown.key);
+        let base = format!("{secret}{}{route}", objects::service("backend", &echo));
+        let first = said(&listeners, lax, open, BY_WHICHEVER);
+        let portcullis = Portcullis::start(&files(&[
+            ("base.yaml", base),
+            ("ca.yaml", objects::authorities("ca", &[&authority.pem])),
+            ("gateway.yaml", first),
+        ]))
+        .await?;
+        let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+        Ok(Self { portcullis, envoy, echo, strict, lax, open, listeners: listeners.to_vec() })
+    }
+
+    /// Writes the Gateway with this for port `lax`.
+    fn says(&self, lax: &str) -> Result<()> {
+        self.portcullis.write("gateway.yaml", &said(&self.listeners, self.lax, self.open, lax))
+    }
+
+    fn target(&self, port: u16, certificate: Option<&Certificate>) -> Target {
+        let name = match port {
+            _ if port == self.strict => "strict",
+            _ if port == self.lax => "lax",
+            _ => "open",
+        };
+        let tls = Tls { certificate: certificate.cloned(), ..Tls::to(&format!("{name}.example.com")) };
+        Target { address: (Ipv4Addr::LOCALHOST, port).into(), protocol: Protocol::Http1, tls: Some(tls) }
+    }
+
+    fn request(target: &Target) -> Request {
+        let name = target.tls.as_ref().and_then(|tls| tls.server_name.clone());
+        Request::get(&name.unwrap_or_default(), "/asked")
+    }
+
+    async fn answers(&self, port: u16, certificate: Option<&Certificate>) -> Result<client::Response> {
+        let target = self.target(port, certificate);
+        let answered = eventually(TIMEOUT, async || {
+            let response = client::send(&target, &Self::request(&target)).await?;
+            ensure!(response.status == 200, "{} {}", response.status, response.body);
+            Ok(response)
+        });
+        answered.await.with_context(|| self.portcullis.log_tail())
+    }
+
+    /// A client gets no answer, and no request of it comes to the backend.
+    async fn refuses(&self, port: u16, certificate: Option<&Certificate>) -> Result<()> {
+        let target = self.target(port, certificate);
+        let refused = eventually(TIMEOUT, async || {
+            let answer = client::send(&target, &Self::request(&target)).await;
+            ensure!(answer.is_err(), "{answer:?}");
+            Ok(())
+        });
+        refused.await.with_context(|| self.portcullis.log_tail())?;
+        let before = self.echo.count(|_| true);
+        ensure!(client::send(&target, &Self::request(&target)).await.is_err(), "a client was let in");
+        ensure!(self.echo.count(|_| true) == before, "a request came through");
+        Ok(())
+    }
+
+    /// The sum of the statistics of Envoy with a name.
+    async fn count(&self, stat: &str) -> Result<u64> {
+        let stats = self.envoy.stats().await?;
+        Ok(stats.iter().filter(|(name, _)| name.contains(stat)).map(|(_, count)| count).sum())
+    }
+
+    async fn end(mut self) -> Result<()> {
+        self.portcullis.was_never_refused().await?;
+        self.portcullis.check()?;
+        self.envoy.check().await
+    }
+}
+
+fn names() -> Vec<String> {
+    vec!["client.example".to_owned()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whom_no_authority_vouches_for_is_let_in_where_that_is_asked_for_and_nowhere_else() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let (own, other) = (authority.issue(&names())?, Authority::new("other")?.issue(&names())?);
+    let world = Asking::start(&authority).await?;
+    for certificate in [None, Some(&own), Some(&other)] {
+        world.answers(world.lax, certificate).await?;
+        world.answers(world.open, certificate).await?;
+    }
+    world.answers(world.strict, Some(&own)).await?;
+    world.refuses(world.strict, None).await?;
+    world.refuses(world.strict, Some(&other)).await?;
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_says_nothing_of_certificates_by_a_header() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    for port in [world.strict, world.lax, world.open] {
+        world.answers(port, Some(&own)).await?;
+        let target = world.target(port, Some(&own));
+        let request = Asking::request(&target).header("x-forwarded-client-cert", "Hash=00;Subject=\"CN=admin\"");
+        let response = client::send(&target, &request).await?;
+        let seen = response.echoed.context("no backend answered")?;
+        ensure!(seen.header("x-forwarded-client-cert").is_none(), "{seen:?}");
+    }
+    world.end().await
+}
+
+/// What is asked is asked of a port, so a connection that a client reuses for another hostname leads to none that asks for more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_reused_reaches_no_hostname_that_asks_for_more() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let world = Asking::start(&authority).await?;
+    world.answers(world.lax, None).await?;
+    let target = Target { protocol: Protocol::H2, ..world.target(world.lax, None) };
+    let mut connection = Connection::open(&target).await?;
+    let response = connection.send(&Asking::request(&target)).await?;
+    ensure!(response.status == 200, "{}", response.status);
+    for host in ["strict.example.com".to_owned(), format!("strict.example.com:{}", world.strict)] {
+        let response = connection.send(&Request::get(&host, "/asked")).await?;
+        ensure!(response.status == 404 || response.status == 421, "{host}: {}", response.status);
+    }
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_of_clients_that_rotate_drain_nothing_and_hold_for_new_connections() -> Result<()> {
+    let (old, new) = (Authority::new("old")?, Authority::new("new")?);
+    let (before, after) = (old.issue(&names())?, new.issue(&names())?);
+    let world = Asking::start(&old).await?;
+    world.answers(world.strict, Some(&before)).await?;
+    world.refuses(world.strict, Some(&after)).await?;
+    let target = world.target(world.strict, Some(&before));
+    let mut connection = Connection::open(&target).await?;
+    let changed = async || {
+        let listeners = ["listener_manager.listener_added", "listener_manager.listener_modified"];
+        anyhow::Ok([world.count(listeners[0]).await?, world.count(listeners[1]).await?])
+    };
+    let listeners = changed().await?;
+    world.portcullis.write("ca.yaml", &objects::authorities("ca", &[&new.pem]))?;
+    world.answers(world.strict, Some(&after)).await?;
+    world.refuses(world.strict, Some(&before)).await?;
+    // Whoever is in stays.
+    let response = connection.send(&Asking::request(&target)).await?;
+    ensure!(response.status == 200, "{}", response.status);
+    ensure!(changed().await? == listeners, "a listener changed");
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_whose_authorities_are_gone_is_closed_until_they_are_back_and_others_go_on() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    world.answers(world.strict, Some(&own)).await?;
+    for nothing in
+        ["", &objects::authorities("ca", &["no certificate"]), &objects::authorities("other", &[&authority.pem])]
+    {
+        world.portcullis.write("ca.yaml", nothing)?;
+        for port in [world.strict, world.lax] {
+            let closed = eventually(TIMEOUT, async || {
+                ensure!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err(), "port {port} is open");
+                Ok(())
+            });
+            closed.await.with_context(|| world.portcullis.log_tail())?;
+        }
+        world.answers(world.open, None).await?;
+    }
+    world.portcullis.write("ca.yaml", &objects::authorities("ca", &[&authority.pem]))?;
+    world.answers(world.strict, Some(&own)).await?;
+    world.refuses(world.strict, None).await?;
+    world.end().await
+}
+
+/// What `openssl s_client` prints that resumes a session, or keeps one, by this file.
+async fn resumed(port: u16, name: &str, version: &str, session: [&str; 2]) -> Result<String> {
+    let mut client = tokio::process::Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name, version, "-ign_eof"])
+        .args(session)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let request = format!("GET /resumed HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    // One that is refused does not read it.
+    let _ = client.stdin.take().context("an input")?.write_all(request.as_bytes()).await;
+    let output = client.wait_with_output().await?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// Who resumes a session shows no certificate again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_a_port_that_let_in_anybody_is_no_pass_once_it_does_not() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    world.answers(world.lax, None).await?;
+    let folder = tempfile::tempdir()?;
+    for version in ["-tls1_2", "-tls1_3"] {
+        world.says(BY_WHICHEVER)?;
+        world.answers(world.lax, None).await?;
+        let file = folder.path().join(version).display().to_string();
+        let first = resumed(world.lax, "lax.example.com", version, ["-sess_out", &file]).await?;
+        ensure!(first.contains("200 OK") && first.contains("New, TLS"), "{first}");
+        let again = resumed(world.lax, "lax.example.com", version, ["-sess_in", &file]).await?;
+        ensure!(again.contains("200 OK") && again.contains("Reused, TLS"), "{version} is not resumed: {again}");
+        world.says(BY_CA)?;
+        world.refuses(world.lax, None).await?;
+        world.answers(world.lax, Some(&own)).await?;
+        let before = world.echo.count(|seen| seen.path == "/resumed");
+        let strict = resumed(world.lax, "lax.example.com", version, ["-sess_in", &file]).await?;
+        ensure!(!strict.contains("200 OK"), "a session was a pass: {strict}");
+        ensure!(world.echo.count(|seen| seen.path == "/resumed") == before, "a request came through: {strict}");
+        // Nor at a port that was strict before.
+        let strict = resumed(world.strict, "strict.example.com", version, ["-sess_in", &file]).await?;
+        ensure!(!strict.contains("200 OK"), "a session of another port was a pass: {strict}");
+    }
+    world.end().await
+}
