@@ -12,7 +12,7 @@ use translate::{
 };
 
 use crate::{
-    explanation::{ListenerWord, MatchedListener},
+    explanation::{ClientsWord, ListenerWord, MatchedListener},
     finding::Finding,
     request::{BadRequest, host_and_port},
     served_route::{Answer, Share},
@@ -197,7 +197,7 @@ fn find(
         name: id.name.to_string(),
         port: listener.port,
         hostname: listener.hostname.domain(),
-        clients: None,
+        clients: ClientsWord::of(&listener),
         policies: ListenerWord::all(&listener),
     });
     if !served {
@@ -221,14 +221,15 @@ fn find(
 }
 
 fn outcome(tables: Inspector<'_>, place: &PlaceId, explanation: &mut StreamExplanation) -> StreamOutcome {
-    let StreamPlace { route, superseded, shares, problems, .. } = tables.place(place);
+    let StreamPlace { route, superseded, shares, problems, unsent, .. } = tables.place(place);
     explanation.superseded = superseded.iter().map(ToString::to_string).collect();
     let Some(route) = route else {
         let why = format!("no {} is attached to listener {}", place.kind, place.listener.name);
         return StreamOutcome::Closed { why, because: Vec::new() };
     };
     let object = route.to_string();
-    let because: Vec<_> = problems.iter().map(|problem| Finding::problem(&object, problem)).collect();
+    let unsent = unsent.iter().map(|(object, fault)| Finding::fault(&object.to_string(), fault));
+    let because = problems.iter().map(|problem| Finding::problem(&object, problem)).chain(unsent).collect();
     explanation.route = Some(object);
     if shares.iter().all(|(to, weight)| to.is_none() || *weight == 0) {
         return StreamOutcome::Closed {
@@ -243,8 +244,9 @@ impl fmt::Display for StreamExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gateway, connection, listener, hostname, route, outcome, superseded } = self;
         writeln!(f, "{connection} at Gateway {gateway}")?;
-        if let Some(MatchedListener { name, port, hostname, policies, .. }) = listener {
+        if let Some(MatchedListener { name, port, hostname, clients, policies }) = listener {
             writeln!(f, "listener   {name} (port {port}, {hostname})")?;
+            clients.iter().try_for_each(|clients| writeln!(f, "           {clients}"))?;
             policies.iter().try_for_each(|word| writeln!(f, "           {word}"))?;
         }
         if let Some(hostname) = hostname {

@@ -24,6 +24,8 @@ pub struct Tls {
     pub key: Option<KeyKind>,
     /// The certificate to show if the server asks for one.
     pub certificate: Option<Certificate>,
+    /// Whether no protocol is asked for, since the server that ends TLS does not know what is spoken.
+    pub without_alpn: bool,
 }
 
 impl Tls {
@@ -45,11 +47,11 @@ impl Tls {
             .await
             .with_context(|| format!("TLS handshake for {name}"))?;
         let agreed = stream.get_ref().1.alpn_protocol();
-        let wanted = alpn(protocol);
+        let wanted = (!self.without_alpn).then(|| alpn(protocol));
         ensure!(
-            agreed == Some(wanted),
+            agreed == wanted,
             "asked for {:?}, agreed on {:?}",
-            String::from_utf8_lossy(wanted),
+            wanted.map(String::from_utf8_lossy),
             agreed.map(String::from_utf8_lossy)
         );
         Ok(stream)
@@ -69,7 +71,7 @@ impl Tls {
                 config.with_client_auth_cert(vec![CertificateDer::from(der.clone())], key)?
             }
         };
-        config.alpn_protocols = vec![alpn(protocol).to_vec()];
+        config.alpn_protocols = if self.without_alpn { Vec::new() } else { vec![alpn(protocol).to_vec()] };
         config.enable_sni = self.server_name.is_some();
         Ok(config)
     }

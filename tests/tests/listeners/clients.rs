@@ -8,7 +8,7 @@ use portcullis_tests::client::{Protocol, Tls};
 use super::*;
 
 /// A Gateway with ports of HTTPS whose only route leads to Service `backend`: on `strict` clients are asked for certificates by
-/// authority `ca`, on `lax` by whichever, on `open` for none.
+/// authority `ca`, on `lax` by whichever, on `open` for none. On each TLS ends for connections too, which go there.
 struct Asking {
     portcullis: Portcullis,
     envoy: Envoy,
@@ -34,6 +34,24 @@ fn said(listeners: &[String], lax: u16, open: u16, validation: &str) -> String {
     format!("{}  tls: {{{frontend}}}\n", objects::gateway(listeners))
 }
 
+/// What goes to the listeners of TLS.
+const STREAMS: &str = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata: {namespace: infra, name: streams}
+spec:
+  parentRefs: [{name: gateway}]
+  hostnames: [strict-stream.example.com, lax-stream.example.com, open-stream.example.com]
+  rules:
+  - backendRefs: [{name: backend, port: 80}]
+";
+
+fn to(port: u16, server: &str, certificate: Option<&Certificate>) -> Target {
+    let tls = Tls { certificate: certificate.cloned(), ..Tls::to(server) };
+    Target { address: (Ipv4Addr::LOCALHOST, port).into(), protocol: Protocol::Http1, tls: Some(tls) }
+}
+
 impl Asking {
     async fn start(authority: &Authority) -> Result<Self> {
         let echo = Echo::start("backend", (Ipv4Addr::LOCALHOST, 0).into()).await?;
@@ -42,14 +60,17 @@ impl Asking {
         let tls = "tls: {certificateRefs: [{name: shown}]}";
         let listeners = [("strict", strict), ("lax", lax), ("open", open)];
         let listeners = listeners.map(|(name, port)| {
-            format!("{{name: {name}, hostname: {name}.example.com, port: {port}, protocol: HTTPS, {tls}}}")
+            let listener = |name: &str, protocol| {
+                format!("{{name: {name}, hostname: {name}.example.com, port: {port}, protocol: {protocol}, {tls}}}")
+            };
+            format!("{}, {}", listener(name, "HTTPS"), listener(&format!("{name}-stream"), "TLS"))
         });
         let hosts = "strict.example.com, lax.example.com, open.example.com";
         let rules = "  - backendRefs: [{name: backend, port: 80}]";
         let route = objects::Route { name: "route", rules, hosts, ..Default::default() };
         let shown = Certificate::new(&["*.example.com".to_owned()], KeyKind::Ecdsa)?;
         let secret = objects::secret("shown", &shown.certificate, &shown.key);
-        let base = format!("{secret}{}{route}", objects::service("backend", &echo));
+        let base = format!("{secret}{}{route}{STREAMS}", objects::service("backend", &echo));
         let first = said(&listeners, lax, open, BY_WHICHEVER);
         let portcullis = Portcullis::start(&files(&[
             ("base.yaml", base),
@@ -66,14 +87,23 @@ impl Asking {
         self.portcullis.write("gateway.yaml", &said(&self.listeners, self.lax, self.open, lax))
     }
 
-    fn target(&self, port: u16, certificate: Option<&Certificate>) -> Target {
-        let name = match port {
+    fn name(&self, port: u16) -> &'static str {
+        match port {
             _ if port == self.strict => "strict",
             _ if port == self.lax => "lax",
             _ => "open",
-        };
-        let tls = Tls { certificate: certificate.cloned(), ..Tls::to(&format!("{name}.example.com")) };
-        Target { address: (Ipv4Addr::LOCALHOST, port).into(), protocol: Protocol::Http1, tls: Some(tls) }
+        }
+    }
+
+    fn target(&self, port: u16, certificate: Option<&Certificate>) -> Target {
+        to(port, &format!("{}.example.com", self.name(port)), certificate)
+    }
+
+    /// The listener of TLS.
+    fn stream(&self, port: u16, certificate: Option<&Certificate>) -> Target {
+        let mut target = to(port, &format!("{}-stream.example.com", self.name(port)), certificate);
+        target.tls = target.tls.map(|tls| Tls { without_alpn: true, ..tls });
+        target
     }
 
     fn request(target: &Target) -> Request {
@@ -82,9 +112,16 @@ impl Asking {
     }
 
     async fn answers(&self, port: u16, certificate: Option<&Certificate>) -> Result<client::Response> {
-        let target = self.target(port, certificate);
+        self.lets_in(&self.target(port, certificate)).await
+    }
+
+    async fn refuses(&self, port: u16, certificate: Option<&Certificate>) -> Result<()> {
+        self.keeps_out(&self.target(port, certificate)).await
+    }
+
+    async fn lets_in(&self, target: &Target) -> Result<client::Response> {
         let answered = eventually(TIMEOUT, async || {
-            let response = client::send(&target, &Self::request(&target)).await?;
+            let response = client::send(target, &Self::request(target)).await?;
             ensure!(response.status == 200, "{} {}", response.status, response.body);
             Ok(response)
         });
@@ -92,16 +129,15 @@ impl Asking {
     }
 
     /// A client gets no answer, and no request of it comes to the backend.
-    async fn refuses(&self, port: u16, certificate: Option<&Certificate>) -> Result<()> {
-        let target = self.target(port, certificate);
+    async fn keeps_out(&self, target: &Target) -> Result<()> {
         let refused = eventually(TIMEOUT, async || {
-            let answer = client::send(&target, &Self::request(&target)).await;
+            let answer = client::send(target, &Self::request(target)).await;
             ensure!(answer.is_err(), "{answer:?}");
             Ok(())
         });
         refused.await.with_context(|| self.portcullis.log_tail())?;
         let before = self.echo.count(|_| true);
-        ensure!(client::send(&target, &Self::request(&target)).await.is_err(), "a client was let in");
+        ensure!(client::send(target, &Self::request(target)).await.is_err(), "a client was let in");
         ensure!(self.echo.count(|_| true) == before, "a request came through");
         Ok(())
     }
@@ -135,6 +171,21 @@ async fn whom_no_authority_vouches_for_is_let_in_where_that_is_asked_for_and_now
     world.answers(world.strict, Some(&own)).await?;
     world.refuses(world.strict, None).await?;
     world.refuses(world.strict, Some(&other)).await?;
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_of_tls_asks_whom_one_of_https_would() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let (own, other) = (authority.issue(&names())?, Authority::new("other")?.issue(&names())?);
+    let world = Asking::start(&authority).await?;
+    for certificate in [None, Some(&own), Some(&other)] {
+        world.lets_in(&world.stream(world.lax, certificate)).await?;
+        world.lets_in(&world.stream(world.open, certificate)).await?;
+    }
+    world.lets_in(&world.stream(world.strict, Some(&own))).await?;
+    world.keeps_out(&world.stream(world.strict, None)).await?;
+    world.keeps_out(&world.stream(world.strict, Some(&other))).await?;
     world.end().await
 }
 
@@ -220,8 +271,8 @@ async fn a_port_whose_authorities_are_gone_is_closed_until_they_are_back_and_oth
     world.end().await
 }
 
-/// What `openssl s_client` prints that resumes a session, or keeps one, by this file.
-async fn resumed(port: u16, name: &str, version: &str, session: [&str; 2]) -> Result<String> {
+/// What `openssl s_client` prints that resumes a session, or keeps one.
+async fn resumed(port: u16, name: &str, version: &str, session: &[&str]) -> Result<String> {
     let mut client = tokio::process::Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name, version, "-ign_eof"])
         .args(session)
@@ -248,20 +299,51 @@ async fn a_session_of_a_port_that_let_in_anybody_is_no_pass_once_it_does_not() -
         world.says(BY_WHICHEVER)?;
         world.answers(world.lax, None).await?;
         let file = folder.path().join(version).display().to_string();
-        let first = resumed(world.lax, "lax.example.com", version, ["-sess_out", &file]).await?;
+        let first = resumed(world.lax, "lax.example.com", version, &["-sess_out", &file]).await?;
         ensure!(first.contains("200 OK") && first.contains("New, TLS"), "{first}");
-        let again = resumed(world.lax, "lax.example.com", version, ["-sess_in", &file]).await?;
+        let again = resumed(world.lax, "lax.example.com", version, &["-sess_in", &file]).await?;
         ensure!(again.contains("200 OK") && again.contains("Reused, TLS"), "{version} is not resumed: {again}");
         world.says(BY_CA)?;
         world.refuses(world.lax, None).await?;
         world.answers(world.lax, Some(&own)).await?;
         let before = world.echo.count(|seen| seen.path == "/resumed");
-        let strict = resumed(world.lax, "lax.example.com", version, ["-sess_in", &file]).await?;
+        let strict = resumed(world.lax, "lax.example.com", version, &["-sess_in", &file]).await?;
         ensure!(!strict.contains("200 OK"), "a session was a pass: {strict}");
         ensure!(world.echo.count(|seen| seen.path == "/resumed") == before, "a request came through: {strict}");
         // Nor at a port that was strict before.
-        let strict = resumed(world.strict, "strict.example.com", version, ["-sess_in", &file]).await?;
+        let strict = resumed(world.strict, "strict.example.com", version, &["-sess_in", &file]).await?;
         ensure!(!strict.contains("200 OK"), "a session of another port was a pass: {strict}");
+    }
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_no_pass_once_its_authority_is_gone_and_another_is_still_there() -> Result<()> {
+    let (kept, gone) = (Authority::new("kept")?, Authority::new("gone")?);
+    let (own, theirs) = (kept.issue(&names())?, gone.issue(&names())?);
+    let world = Asking::start(&kept).await?;
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (certificate, key) = (path("certificate"), path("key"));
+    std::fs::write(&certificate, &theirs.certificate)?;
+    std::fs::write(&key, &theirs.key)?;
+    let shown = ["-cert", &certificate, "-key", &key];
+    for version in ["-tls1_2", "-tls1_3"] {
+        world.portcullis.write("ca.yaml", &objects::authorities("ca", &[&kept.pem, &gone.pem]))?;
+        world.answers(world.strict, Some(&theirs)).await?;
+        let file = path(version);
+        let by = |session| [&shown[..], &[session, &file]].concat();
+        let first = resumed(world.strict, "strict.example.com", version, &by("-sess_out")).await?;
+        ensure!(first.contains("200 OK") && first.contains("New, TLS"), "{first}");
+        let again = resumed(world.strict, "strict.example.com", version, &by("-sess_in")).await?;
+        ensure!(again.contains("200 OK") && again.contains("Reused, TLS"), "{version} is not resumed: {again}");
+        world.portcullis.write("ca.yaml", &objects::authorities("ca", &[&kept.pem]))?;
+        world.refuses(world.strict, Some(&theirs)).await?;
+        world.answers(world.strict, Some(&own)).await?;
+        let before = world.echo.count(|seen| seen.path == "/resumed");
+        let late = resumed(world.strict, "strict.example.com", version, &by("-sess_in")).await?;
+        ensure!(!late.contains("200 OK"), "a session was a pass: {late}");
+        ensure!(world.echo.count(|seen| seen.path == "/resumed") == before, "a request came through: {late}");
     }
     world.end().await
 }

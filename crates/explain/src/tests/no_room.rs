@@ -1,9 +1,11 @@
 //! What is said of what proxies have no room for.
 
 use serde_json::{Value, json};
-use translate::testing::scene::{Scene, gateway, http, https, route, secret, service};
+use translate::testing::scene::{
+    Scene, gateway, http, https, route, secret, service, stream, stream_route, tls, tls_route,
+};
 
-use super::get;
+use super::{get, streams::told};
 use crate::{Outcome, tree::tree};
 
 /// About 100 plain routes.
@@ -98,16 +100,47 @@ fn a_backend_to_which_a_gateway_has_nothing_to_show_answers_503_and_the_gateway_
 }
 
 #[test]
+fn a_connection_to_which_a_gateway_has_nothing_to_show_goes_nowhere_and_the_gateway_is_named() {
+    let shows = |name: &str| {
+        let mut gateway = gateway("edge", json!([stream("db", 5432, "TCP")]));
+        gateway["spec"]["tls"] = json!({"backend": {"clientCertificateRef": {"name": name}}});
+        gateway
+    };
+    let to = json!([{"name": "s", "port": 80}, {"name": "t", "port": 80, "weight": 3}]);
+    let objects = [shows("none"), service("t"), stream_route("TCPRoute", "r", to), secret("one")];
+    let mut scene = Scene::new(objects.into_iter().chain(secured()));
+    let text = told(&scene, "tcp://localhost:5432");
+    assert!(text.contains("goes to    nowhere (weight 1), Service apps/t port 80 (weight 3)\n"), "{text}");
+    assert!(text.contains("InvalidClientCertificateRef") && text.contains("(Gateway infra/edge)"), "{text}");
+    scene.put(shows("one"));
+    let text = told(&scene, "tcp://localhost:5432");
+    assert!(
+        text.contains("goes to    Service apps/s port 80 (weight 1), Service apps/t port 80 (weight 3)\n"),
+        "{text}"
+    );
+    assert!(!text.contains('!'), "{text}");
+}
+
+#[test]
 fn what_is_asked_of_clients_is_told_of_a_request_and_in_the_tree() {
     let pem = &translate::testing::scene::certificates()[0].0;
-    let mut asking = gateway("edge", json!([https("tls", 443, "", "one")]));
+    let mut asking = gateway("edge", json!([https("tls", 443, "", "one"), tls("ended", 8443, "", Some("one"))]));
     asking["spec"]["tls"] = json!({"frontend": {"default": {"validation": {"mode": "AllowInsecureFallback",
         "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}}});
     let authority = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": "infra"},
         "data": {"ca.crt": pem}});
-    let scene = Scene::new([asking, secret("one"), authority, service("s"), route("r", json!({}))]);
+    let scene = Scene::new([
+        asking,
+        secret("one"),
+        authority,
+        service("s"),
+        route("r", json!({})),
+        tls_route("t", &["t.example.com"], json!([{"name": "s", "port": 80}])),
+    ]);
     let word = "clients with a certificate by ConfigMap infra/ca: AllowInsecureFallback";
     let text = get(&scene, "https://a.example.com/").to_string();
+    assert!(text.contains(word), "{text}");
+    let text = told(&scene, "tls://t.example.com:8443");
     assert!(text.contains(word), "{text}");
     let tree = tree(&scene.0).to_string();
     assert!(tree.contains(word), "{tree}");

@@ -37,7 +37,7 @@ fn scene() -> Scene {
     ])
 }
 
-fn told(scene: &Scene, url: &str) -> String {
+pub(super) fn told(scene: &Scene, url: &str) -> String {
     let connection = Connection::parse(url).expect("a connection").expect("with a port");
     explain_connection(&scene.0, &NsName::new("infra", "edge"), &connection).to_string()
 }

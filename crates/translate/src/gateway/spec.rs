@@ -14,7 +14,7 @@ use api::{
 };
 use ir::{
     Hostname, NsName, Port, Reason, RouteKind, Settings,
-    listener::{ClientMode, ListenerProtocol},
+    listener::{ClientMode, ListenerProtocol, PortClass},
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
 };
@@ -204,7 +204,7 @@ fn listener(
         }
     };
     let (kinds, bad_kinds) = kinds(spec, index, routes);
-    let (validation, fault) = asked(gateway, port).filter(|_| protocol == Some(ListenerProtocol::Https)).unzip();
+    let (validation, fault) = asked(gateway, port).filter(|_| protocol.is_some_and(ListenerProtocol::ends_tls)).unzip();
     refused = refused.or(fault.flatten());
     ListenerModel {
         name: spec.name.clone(),
@@ -332,21 +332,21 @@ fn asked(gateway: &api::Gateway, port: Port) -> Option<(Validation, Option<Fault
 fn unvalidated(gateway: &api::Gateway, listeners: &[ListenerModel]) -> Vec<(String, &'static str)> {
     let frontend = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref());
     let per_port = frontend.iter().flat_map(|frontend| frontend.per_port.iter().enumerate());
-    let is_https = |port: i32| {
+    let is_over_tls = |port: i32| {
         let mut there = listeners.iter().filter(|listener| i32::from(listener.port) == port);
-        there.any(|listener| listener.protocol == Some(ListenerProtocol::Https))
+        there.any(|listener| listener.protocol.is_some_and(|protocol| protocol.class() == PortClass::Tls))
     };
-    let unused = per_port.filter(|(_, config)| !is_https(config.port)).map(|(index, _)| {
-        let why = "no listener of protocol HTTPS has this port, so it has no effect; correct or remove it";
+    let unused = per_port.filter(|(_, config)| !is_over_tls(config.port)).map(|(index, _)| {
+        let why = "no listener of protocol HTTPS or TLS has this port, so it has no effect; correct or remove it";
         (format!("spec.tls.frontend.perPort[{index}].port"), why)
     });
-    let over_tls = gateway.spec.listeners.iter().enumerate().filter(|(_, listener)| {
-        let is_validated = |port| validation(gateway, port).is_some();
-        listener.protocol == ProtocolType::Tls && Port::try_from(listener.port).is_ok_and(is_validated)
+    let passed_through = listeners.iter().filter(|listener| {
+        listener.protocol == Some(ListenerProtocol::TlsPassthrough) && validation(gateway, listener.port).is_some()
     });
-    let over_tls = over_tls.map(|(index, _)| {
-        let why = "certificates of clients are validated on listeners of protocol HTTPS alone, so spec.tls.frontend has no effect here";
-        (format!("spec.listeners[{index}].protocol"), why)
+    let passed_through = passed_through.map(|listener| {
+        let why = "who is passed through shows a certificate to the backend alone, so spec.tls.frontend has no effect here; have \
+                   spec.tls.frontend.perPort ask for none on this port";
+        (format!("spec.listeners[{}].tls.mode", listener.index), why)
     });
-    unused.chain(over_tls).collect()
+    unused.chain(passed_through).collect()
 }

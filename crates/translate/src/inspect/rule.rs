@@ -73,9 +73,7 @@ impl Inspector<'_> {
         let mut unsent = Vec::new();
         for cluster in &rule.0.clusters {
             let (object, fault) = if let Some(policy) = no_room.get(cluster) {
-                let message =
-                    format!("its status has no room for one more Gateway, {gateway}; have fewer Gateways lead there");
-                (policy.clone().id(Kind::BackendTlsPolicy), Fault::new(Reason::TooManyAncestors, message))
+                without_room(gateway, policy)
             } else if let Some(fault) = nothing_to_show
                 && self.engine.get::<ShownThere>(cluster).is_some()
             {
@@ -96,6 +94,12 @@ impl Inspector<'_> {
         let units = self.engine.get::<policy::wide::WideUnits>(&at)?;
         Some(WideUnits { units, slots: self.engine.get::<ServedSlots>(&at) })
     }
+}
+
+/// Whose owner must act, and why, where the status of a policy of TLS has no room for a Gateway.
+pub(super) fn without_room(gateway: &NsName, policy: &NsName) -> (ObjectId, Fault) {
+    let message = format!("its status has no room for one more Gateway, {gateway}; have fewer Gateways lead there");
+    (policy.clone().id(Kind::BackendTlsPolicy), Fault::new(Reason::TooManyAncestors, message))
 }
 
 impl WideUnits {

@@ -1,15 +1,21 @@
 //! Connections and datagrams: who serves them, and where they go.
 
+use api::{Kind, ObjectId};
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteId, RouteKind,
     backend::{Destination, Transport},
     stream::PlaceId,
+    upstream::Tls,
 };
 
-use super::{AttachedRoute, Inspector};
+use super::{AttachedRoute, Fault, Inspector, rule::without_room};
 use crate::tables::{
+    backend::ClusterId,
+    gateway::ClientCertificate,
+    input::ObjectKey,
     listener::{ListenerRow, PortListeners},
     stream::{self, ChainsAt, PlaceShares, Placed, Placing, StreamRule, StreamsAt, Winner},
+    tls::NoRoom,
 };
 
 /// What becomes of the connections or datagrams of a place.
@@ -25,6 +31,8 @@ pub struct StreamPlace {
     pub shares: Vec<(Option<Destination>, u32)>,
     /// Why shares go nowhere.
     pub problems: Vec<Problem>,
+    /// Whose owner must act, and why, where the Gateway's proxies connect to nobody though the route is sound.
+    pub unsent: Vec<(ObjectId, Fault)>,
 }
 
 impl Inspector<'_> {
@@ -36,7 +44,23 @@ impl Inspector<'_> {
         let all = self.engine.group::<StreamsAt>(place);
         let others = all.iter().skip(1).map(|(age, ())| RouteId::new(place.kind, age.name.clone()));
         let shares = self.engine.get::<PlaceShares>(place).filter(|_| route.is_some());
-        let sent = shares.iter().flat_map(|shares| &shares.backends).map(|(to, weight, _)| (Some(to.clone()), *weight));
+        let gateway = &place.listener.gateway;
+        let certificate = self.engine.get::<ClientCertificate>(gateway);
+        let nothing_to_show = certificate.as_ref().and_then(|shown| shown.as_ref().as_ref().err());
+        let is_shown = |to: &Destination| {
+            let mut reached = rule.iter().flat_map(|rule| rule.reached()).filter(|dialed| dialed.to == *to);
+            reached.any(|dialed| {
+                let tls = dialed.way.as_ref().and_then(|way| way.tls.as_ref());
+                tls.is_some_and(Tls::shows_certificate_of_gateway)
+            })
+        };
+        let is_unsent = |to: &Destination| nothing_to_show.is_some() && is_shown(to);
+        let backends = || shares.iter().flat_map(|shares| &shares.backends);
+        let unshown = nothing_to_show.filter(|_| backends().any(|(to, ..)| is_shown(to)));
+        let unshown = unshown.map(|fault| (gateway.clone().id(Kind::Gateway), fault.clone()));
+        let no_room = self.engine.group::<NoRoom>(gateway);
+        let no_room = no_room.get(&ClusterId::Place(place.clone())).map(|policy| without_room(gateway, policy));
+        let sent = backends().map(|(to, weight, _)| ((!is_unsent(to)).then(|| to.clone()), *weight));
         let nowhere = shares.as_ref().map_or(0, |shares| shares.rejected);
         let problems =
             rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).chain(&rule.blocked).cloned());
@@ -45,6 +69,7 @@ impl Inspector<'_> {
             superseded: others.collect(),
             shares: sent.chain((nowhere > 0).then_some((None, nowhere))).collect(),
             problems: problems.collect(),
+            unsent: no_room.into_iter().chain(unshown).collect(),
             route,
         }
     }

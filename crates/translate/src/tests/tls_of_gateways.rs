@@ -6,7 +6,7 @@ use api::Kind;
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, certificates, gateway, http, https, opaque, route, secret, service};
+use super::scene::{Scene, certificates, gateway, http, https, opaque, route, secret, service, tls};
 use crate::Changes;
 
 fn with_tls(mut gateway: Value, tls: Value) -> Value {
@@ -171,8 +171,53 @@ fn what_has_no_effect_or_is_not_known_is_told() {
     assert!(scene.resource("infra/edge", ResourceKind::Listener, "listener/8443").is_none());
     assert_eq!([said(&scene, "plain"), said(&scene, "tls")], [GOOD; 2]);
     let told = scene.problems().join("\n");
-    assert!(told.contains("spec.tls.frontend.perPort[0].port: no listener of protocol HTTPS"), "{told}");
+    assert!(told.contains("spec.tls.frontend.perPort[0].port: no listener of protocol HTTPS or TLS"), "{told}");
     assert!(told.contains("spec.tls.frontend.perPort[1].tls.validation.mode"), "{told}");
+}
+
+#[test]
+fn where_tls_ends_for_connections_clients_are_asked_too_and_where_it_does_not_that_is_told() {
+    let ca = [reference("ConfigMap", "ca", None)];
+    let listeners = json!([
+        https("tls", 443, "a.example.com", "one"),
+        tls("ended", 443, "b.example.com", Some("one")),
+        tls("passed", 443, "c.example.com", None),
+    ]);
+    let asking = |per_port: Value| {
+        let frontend = json!({"default": asks(&ca, "AllowValidOnly"), "perPort": per_port});
+        with_tls(gateway("edge", listeners.clone()), json!({ "frontend": frontend }))
+    };
+    let streams = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute",
+        "metadata": {"name": "t", "namespace": "infra"},
+        "spec": {"parentRefs": [{"name": "edge"}], "hostnames": ["b.example.com", "c.example.com"],
+            "rules": [{"backendRefs": [{"name": "s", "port": 80}]}]}});
+    let served = |scene: &Scene| -> Vec<(String, Value)> {
+        let listener = scene.resource("infra/edge", ResourceKind::Listener, "listener/443").unwrap_or_default();
+        let chains = listener["filterChains"].as_array().cloned().unwrap_or_default();
+        let asked = |chain: &Value| chain["transportSocket"]["typedConfig"]["requireClientCertificate"].clone();
+        let open = chains.iter().filter(|chain| chain["filters"].is_array());
+        open.map(|chain| (chain["filterChainMatch"]["serverNames"][0].as_str().expect("a name").into(), asked(chain)))
+            .collect()
+    };
+    let chain = |name: &str, asked: Value| (format!("{name}.example.com"), asked);
+    let mut scene = Scene::new([secret("one"), config_map("infra", "ca", 0), asking(json!([])), streams]);
+    let [a, b, c] = [chain("a", json!(true)), chain("b", json!(true)), chain("c", Value::Null)];
+    assert_eq!(served(&scene), [a, b, c.clone()]);
+    let told = scene.problems().join("\n");
+    assert!(
+        told.contains("spec.listeners[2].tls.mode: who is passed through shows a certificate to the backend"),
+        "{told}"
+    );
+    // Nobody is let in while nobody can be judged, and who is passed through is not concerned.
+    scene.remove(config_map("infra", "ca", 0));
+    assert_eq!(served(&scene), [c]);
+    assert_eq!(said(&scene, "ended")[0], "False NoValidCACertificate");
+    // What is asked of nobody needs no word.
+    scene.put(config_map("infra", "ca", 0));
+    scene.put(asking(json!([{"port": 443, "tls": {}}])));
+    assert_eq!(served(&scene), ["a", "b", "c"].map(|name| chain(name, Value::Null)));
+    let told = scene.problems().join("\n");
+    assert!(!told.contains("spec.tls.frontend"), "{told}");
 }
 
 /// A backend behind TLS, and one in plain text.

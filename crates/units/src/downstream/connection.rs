@@ -8,7 +8,9 @@ use crate::{spec, upstream::connection};
 
 pub(super) const FIELDS: [(&str, Read); 5] = [
     ("clientCertificateValidation", |_, _| {
-        unserved("client certificates are not validated yet; remove it to serve without")
+        unserved(
+            "spec.tls.frontend of the Gateway says whose certificates clients must have; say it there, and remove it here",
+        )
     }),
     ("perConnectionBufferLimitBytes", |value, reading| {
         let most = reading.edge.buffer_bytes;

@@ -46,7 +46,9 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
         unserved("headers are not changed before routing; use headerModifiers of a TrafficPolicy, or remove it")
     }),
     ("httpSettings.forwardClientCertDetails", |_, _| {
-        unserved("client certificates are not validated yet, and what clients say of theirs is removed; remove it")
+        unserved(
+            "backends are told nothing of certificates of clients, and what clients say of theirs is removed; remove it",
+        )
     }),
     ("httpSettings.generateRequestId", |value, _| {
         if boolean(value)? { Ok(()) } else { unserved("each request gets an id, which access logs tell; remove it") }
