@@ -234,13 +234,14 @@ impl Derived for ServedPlace {
 }
 
 fn serve(scope: &Emitter<'_>, place: &PlaceId) {
+    let gateway = &place.listener.gateway;
     if place.kind == RouteKind::TlsRoute {
         scope.emit::<ChainsAt>(place.listener.clone(), place.hostname.clone(), ());
-        for secret in scope.get::<ListenerRow>(&place.listener).iter().flat_map(|row| &row.secrets) {
-            scope.demand::<Outputs>(OutputId::Secret(place.listener.gateway.clone(), secret.clone()));
+        for secret in scope.get::<ListenerRow>(&place.listener).iter().flat_map(|row| row.secrets(gateway)) {
+            scope.demand::<Outputs>(secret);
         }
     }
-    let cluster = (place.listener.gateway.clone(), ClusterId::Place(place.clone()));
+    let cluster = (gateway.clone(), ClusterId::Place(place.clone()));
     scope.demand::<AskedCluster>(cluster.clone());
     scope.demand::<ServedCluster>(cluster);
 }

@@ -78,10 +78,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
     });
     file(scope, key, &summary);
     if withheld.is_none() {
-        serve(scope, key, &summary, secrets);
-        if let Some((bundle, _)) = &clients {
-            scope.demand::<Outputs>(OutputId::Authorities(key.gateway.clone(), bundle.clone()));
-        }
+        serve(scope, key, &summary, &state);
     }
     if gateway.refused.is_none() {
         claim(scope, key, model, &summary, secrets, clients);
@@ -102,12 +99,12 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
 }
 
 /// What a listener that is served needs.
-fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
+fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, state: &ListenerState) {
     let gateway = &key.gateway;
     let Some(protocol) = summary.protocol else { return };
-    // One of TLS has a chain that shows them for each hostname of its routes, and none before the first.
-    for secret in secrets.iter().filter(|_| protocol.streams().is_none()) {
-        scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
+    // One of TLS has a chain that needs them for each hostname of its routes, and none before the first.
+    if protocol.streams().is_none() {
+        state.secrets(gateway).for_each(|secret| scope.demand::<Outputs>(secret));
     }
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port, protocol.transport()));
     if protocol.transport() == Transport::Tcp && scope.get::<Strict>(&()).is_some() {

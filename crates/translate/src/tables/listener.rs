@@ -11,6 +11,7 @@ use ir::{
 
 use super::{
     gateway::{Admission, Fault, ListenerModel},
+    output::OutputId,
     tls::BundleId,
 };
 
@@ -52,6 +53,13 @@ pub(crate) struct ListenerState {
 }
 
 impl ListenerState {
+    /// What its chains refer to: the certificates that it shows, and the authorities of those of clients.
+    pub(crate) fn secrets(&self, gateway: &NsName) -> impl Iterator<Item = OutputId> {
+        let shown = self.secrets.iter().map(|secret| OutputId::Secret(gateway.clone(), secret.clone()));
+        let asked = self.clients.as_ref().and_then(Clients::asked);
+        shown.chain(asked.map(|(bundle, _)| OutputId::Authorities(gateway.clone(), bundle)))
+    }
+
     /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
     pub(crate) fn refused(&self) -> Option<&Fault> {
         let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());

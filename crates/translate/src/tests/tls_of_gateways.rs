@@ -200,7 +200,7 @@ fn where_tls_ends_for_connections_clients_are_asked_too_and_where_it_does_not_th
             .collect()
     };
     let chain = |name: &str, asked: Value| (format!("{name}.example.com"), asked);
-    let mut scene = Scene::new([secret("one"), config_map("infra", "ca", 0), asking(json!([])), streams]);
+    let mut scene = Scene::new([secret("one"), config_map("infra", "ca", 0), asking(json!([])), streams.clone()]);
     let [a, b, c] = [chain("a", json!(true)), chain("b", json!(true)), chain("c", Value::Null)];
     assert_eq!(served(&scene), [a, b, c.clone()]);
     let told = scene.problems().join("\n");
@@ -208,6 +208,9 @@ fn where_tls_ends_for_connections_clients_are_asked_too_and_where_it_does_not_th
         told.contains("spec.listeners[2].tls.mode: who is passed through shows a certificate to the backend"),
         "{told}"
     );
+    // They are sent with the first chain that refers to them.
+    let sent = |scene: &Scene| scene.resource("infra/edge", ResourceKind::Secret, BUNDLE).is_some();
+    assert!(sent(&scene));
     // Nobody is let in while nobody can be judged, and who is passed through is not concerned.
     scene.remove(config_map("infra", "ca", 0));
     assert_eq!(served(&scene), [c]);
@@ -218,6 +221,11 @@ fn where_tls_ends_for_connections_clients_are_asked_too_and_where_it_does_not_th
     assert_eq!(served(&scene), ["a", "b", "c"].map(|name| chain(name, Value::Null)));
     let told = scene.problems().join("\n");
     assert!(!told.contains("spec.tls.frontend"), "{told}");
+    let frontend = json!({"frontend": {"default": asks(&ca, "AllowValidOnly")}});
+    scene.put(with_tls(gateway("edge", json!([tls("ended", 443, "b.example.com", Some("one"))])), frontend));
+    assert!(sent(&scene));
+    scene.remove(streams);
+    assert!(!sent(&scene), "no connection is ended");
 }
 
 /// A backend behind TLS, and one in plain text.
