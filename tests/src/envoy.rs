@@ -87,6 +87,11 @@ impl Envoy {
         Ok(serde_json::from_str(&dump.body)?)
     }
 
+    /// The listeners that it has, in text.
+    pub async fn listeners(&self) -> Result<String> {
+        Ok(self.admin("/config_dump?resource=dynamic_listeners").await?.body)
+    }
+
     /// All counters and gauges.
     pub async fn stats(&self) -> Result<BTreeMap<String, u64>> {
         let stats = self.admin("/stats").await?;

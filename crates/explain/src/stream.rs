@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use ir::{
-    Hostname, ListenerId, NsName, Port, RouteKind, backend::Transport, listener::ListenerProtocol, stream::PlaceId,
-};
+use ir::{Hostname, ListenerId, NsName, Port, RouteKind, backend::Transport, stream::PlaceId};
 use serde::Serialize;
 use translate::{
     Translator,
@@ -204,27 +202,32 @@ fn find(
         let because = listener.withheld.iter().map(|fault| Finding::fault(&object, fault)).collect();
         return Err(unreachable(format!("listener {} is not served, so connections are closed", id.name), because));
     }
-    let kind = listener.protocol.and_then(ListenerProtocol::streams);
-    let Some(kind) = kind else {
+    let protocol = listener.protocol.filter(|protocol| protocol.streams().is_some());
+    let Some(protocol) = protocol else {
         let why = format!("listener {} takes requests there: ask about https://{}:{port}/", id.name, connection.server);
         return Err(StreamOutcome::Unreachable { why, because: Vec::new() });
     };
-    if kind != RouteKind::TlsRoute {
-        return Ok(PlaceId { listener: id, kind, hostname: Hostname::Any });
+    if protocol.told_by().is_none() {
+        return Ok(PlaceId { listener: id, protocol, hostname: Hostname::Any });
     }
-    let Some(hostname) = tables.chain_for(&id, &server) else {
+    let Some((hostname, is_served)) = tables.chain_for(&id, &server) else {
         let why = format!("no TLSRoute of listener {} has a hostname for {}", id.name, connection.server);
         return Err(StreamOutcome::Closed { why, because: Vec::new() });
     };
     explanation.hostname = Some(hostname.domain());
-    Ok(PlaceId { listener: id, kind, hostname })
+    if !is_served {
+        let why = format!("{hostname} of listener {} is not served: see the status of its TLSRoutes", id.name);
+        return Err(StreamOutcome::Closed { why, because: Vec::new() });
+    }
+    Ok(PlaceId { listener: id, protocol, hostname })
 }
 
 fn outcome(tables: Inspector<'_>, place: &PlaceId, explanation: &mut StreamExplanation) -> StreamOutcome {
     let StreamPlace { route, superseded, shares, problems, unsent, .. } = tables.place(place);
     explanation.superseded = superseded.iter().map(ToString::to_string).collect();
     let Some(route) = route else {
-        let why = format!("no {} is attached to listener {}", place.kind, place.listener.name);
+        let kind = place.kind().map_or("route", RouteKind::name);
+        let why = format!("no {kind} is attached to listener {}", place.listener.name);
         return StreamOutcome::Closed { why, because: Vec::new() };
     };
     let object = route.to_string();

@@ -1,6 +1,6 @@
 //! Envoy listeners and their filter chains.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     backend::Transport,
@@ -133,18 +133,18 @@ impl Listener {
     /// another chain would take them, if `now` still has somebody for them. None where no chain is left.
     #[must_use]
     pub fn limited(&self, now: &Self) -> Option<Self> {
-        let (chains, lost): (Vec<_>, Vec<_>) =
-            self.chains.iter().cloned().partition(|chain| now.chains.contains(chain));
+        let still: HashSet<_> = now.chains.iter().collect();
+        let (chains, lost): (Vec<_>, Vec<_>) = self.chains.iter().cloned().partition(|chain| still.contains(chain));
         if chains.is_empty() {
             return None;
         }
+        let hostnames = |chains: &[FilterChain]| chains.iter().map(|chain| chain.hostname.clone()).collect();
+        let (taken, claimed): (HashSet<Hostname>, HashSet<Hostname>) = (hostnames(&chains), hostnames(&now.chains));
         // Elsewhere nothing tells connections apart, and all of them have one chain.
-        let is_claimed =
-            |hostname: &&Hostname| self.over_tls && now.chains.iter().any(|chain| chain.hostname == **hostname);
-        let lost = lost.iter().map(|chain| &chain.hostname).filter(is_claimed);
+        let lost = lost.iter().map(|chain| &chain.hostname);
+        let lost = lost.filter(|hostname| self.over_tls && claimed.contains(hostname));
         let would_be_taken = |hostname: &&Hostname| {
-            chains.iter().any(|chain| chain.hostname.covers(hostname))
-                && chains.iter().all(|chain| chain.hostname != **hostname)
+            !taken.contains(hostname) && hostname.covering().skip(1).any(|broader| taken.contains(&broader))
         };
         let mut closed: Vec<_> = now.closed.iter().chain(lost).filter(would_be_taken).cloned().collect();
         closed.sort_unstable();

@@ -8,8 +8,8 @@ use std::{
 use api::meta::StringMap;
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity, route::Head,
-    stream::PlaceId,
+    Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity,
+    listener::ListenerProtocol, route::Head,
 };
 
 use crate::{
@@ -206,6 +206,7 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
     let mut parents = Vec::with_capacity(named.len());
     let mut listeners = BTreeMap::new();
     let mut served = BTreeMap::new();
+    let mut passing = BTreeSet::new();
     let mut all_ours = true;
     for parent in &named {
         match scope.get::<Presence>(&parent.id).as_deref() {
@@ -215,7 +216,7 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
                 parents.push(ParentState { index: parent.index, refused: Some(Box::new(internal::fault())) });
             }
             Some(Present::Ours) => {
-                let any = attach(scope, key, &hostnames, parent, &mut listeners, &mut served);
+                let any = attach(scope, key, &hostnames, parent, &mut listeners, &mut served, &mut passing);
                 // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
                 let refused = (!any && !hostnames.is_empty()).then(|| match words {
                     Words::All => why_not(scope, key, &hostnames, parent),
@@ -237,16 +238,6 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
     for (listener, summary) in &served {
-        if key.kind.is_stream() {
-            let hostnames = listeners.get(listener).into_iter().flatten().map(|served| &served.hostname);
-            let places = hostnames.map(|hostname| PlaceId {
-                listener: listener.clone(),
-                kind: key.kind,
-                hostname: hostname.clone(),
-            });
-            stream::file(scope, key, head.created, listener, &places.collect::<Vec<_>>());
-            continue;
-        }
         let Some(config) = summary.route_config() else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
@@ -258,15 +249,20 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
         delegation::grow(scope, &chain, &head);
         scope.demand::<ServedChain>(chain);
     }
-    Some(Attached {
+    let attached = Attached {
         created: head.created,
         rules: u32::try_from(head.rules.len()).unwrap_or(u32::MAX),
         without_hostname: hostnames.is_empty(),
         parents: parents.into(),
         listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
         served: served.into_keys().collect(),
+        passing: passing.into_iter().collect(),
         problems: problems.into(),
-    })
+    };
+    if key.kind.is_stream() {
+        stream::file(scope, key, &attached);
+    }
+    Some(attached)
 }
 
 impl Derived for Unacceptable {
@@ -331,6 +327,7 @@ fn attach(
     parent: &ListenerParent,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
     served: &mut BTreeMap<ListenerId, Arc<ListenerSummary>>,
+    passing: &mut BTreeSet<ListenerId>,
 ) -> bool {
     let mut any = false;
     for hostname in hostnames {
@@ -349,6 +346,9 @@ fn attach(
             let id = summary.id.clone();
             if summary.served {
                 served.insert(id.clone(), summary.clone());
+            }
+            if summary.protocol == Some(ListenerProtocol::TlsPassthrough) {
+                passing.insert(id.clone());
             }
             let own = if *hostname == Hostname::Any { common } else { hostname };
             let precedence = own.precedence();

@@ -5,7 +5,7 @@
 mod assignment;
 pub(crate) mod config;
 pub(crate) mod hosts;
-mod place;
+pub(crate) mod place;
 pub(crate) mod reference;
 pub(crate) mod stream;
 pub(crate) mod tls;

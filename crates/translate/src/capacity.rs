@@ -15,7 +15,7 @@ use std::{
 use engine::{Derived, Emitter, Engine, Lookup, Scope};
 use ir::{
     Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, RouteId, Severity, filter::Scheme,
-    rule::ExtensionEntry, stream::PlaceId,
+    listener::ListenerProtocol, rule::ExtensionEntry, stream::PlaceId,
 };
 
 use fit::{Claim, fit};
@@ -29,11 +29,10 @@ use crate::{
     tables::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
-        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked, Room},
+        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked, PlaceClaims, Room},
         input::Config,
         listener::{ServedAt, route_config},
         route::RouteHead,
-        stream::{is_won, places},
     },
     weight,
     words::listed_with,
@@ -60,6 +59,8 @@ pub(crate) struct Weight {
 pub(crate) enum Part {
     Host(ListenerName, Hostname),
     Cluster(ClusterId),
+    /// What a route has placed at a place of streams: what is there for its sake alone.
+    Place(PlaceId),
     /// Whose tokens are taken.
     Tokens(NsName),
 }
@@ -97,8 +98,15 @@ pub(crate) struct Overrun {
     asked: u64,
     /// What he gets of it.
     share: u64,
-    /// The rules that are not served as they are.
-    rules: Arc<BTreeMap<(Chain, u32, ListenerId), Rooms>>,
+    /// What is not served as it is.
+    unplaced: Arc<Unplaced>,
+}
+
+/// Rules, and places of streams, that are not served as they are.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unplaced {
+    rules: BTreeMap<(Chain, u32, ListenerId), Rooms>,
+    places: BTreeMap<(RouteId, PlaceId), Room>,
 }
 
 /// What becomes of a rule where there is no room for it.
@@ -124,8 +132,19 @@ impl Derived for AskedHost {
 
 impl Derived for AskedCluster {
     fn compute(scope: &Emitter<'_>, (gateway, cluster): &Self::Key) -> Option<()> {
-        let weight = weight::cluster(most_endpoints(scope, cluster)).saturating_add(config::memory(scope, cluster));
-        scope.emit::<Fixed>(gateway.clone(), Part::Cluster(cluster.clone()), weight);
+        let mut weight = weight::cluster(most_endpoints(scope, cluster)).saturating_add(config::memory(scope, cluster));
+        let mut part = Part::Cluster(cluster.clone());
+        if let ClusterId::Place(place) = cluster {
+            weight = weight.saturating_add(weight::CHAIN);
+            if !place.is_hostname() {
+                // It is there whether a route asks for it or not.
+                let alone = weight::cluster(0) + weight::CHAIN;
+                scope.emit::<Fixed>(gateway.clone(), part, alone);
+                weight = weight.saturating_sub(alone);
+            }
+            part = Part::Place(place.clone());
+        }
+        scope.emit::<Fixed>(gateway.clone(), part, weight);
         Some(())
     }
 }
@@ -146,27 +165,6 @@ fn parts(resolved: &Resolved) -> Vec<Part> {
         ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
     });
     resolved.clusters.iter().cloned().map(Part::Cluster).chain(tokens).collect()
-}
-
-/// Takes note of what a route of streams asks for where it serves so many places of a listener.
-pub(crate) fn claim_streams(scope: &Emitter<'_>, key: &(Chain, u32, ListenerId), places: u64) {
-    let weight = Weight { routes: weight::CHAIN, most: weight::CHAIN.saturating_mul(places).min(weight::MOST) };
-    scope.emit::<Claims>(key.2.gateway.clone(), key.clone(), weight);
-}
-
-/// What a route of streams has placed once: the clusters of what it serves.
-fn stream_parts(scope: &Scope<'_>, attached: &Attached, (chain, _, listener): &(Chain, u32, ListenerId)) -> Vec<Part> {
-    let route = chain.route();
-    let won = places(route, attached, listener).filter(|place| is_won(scope, route, place));
-    won.map(|place| Part::Cluster(ClusterId::Place(place))).collect()
-}
-
-/// Whether a hostname is one that a claim with these parts is about.
-fn is_claimed(route: &RouteId, listener: &ListenerId, hostname: &Hostname, parts: &[Part]) -> bool {
-    !route.kind.is_stream() || {
-        let place = PlaceId { listener: listener.clone(), kind: route.kind, hostname: hostname.clone() };
-        parts.contains(&Part::Cluster(ClusterId::Place(place)))
-    }
 }
 
 impl Lookup for Copies {
@@ -195,7 +193,58 @@ pub(crate) fn claim(
         match part {
             Part::Cluster(cluster) => scope.demand::<AskedCluster>((listener.gateway.clone(), cluster)),
             Part::Tokens(id) => scope.demand::<AskedTokens>((listener.gateway.clone(), id)),
-            Part::Host(..) => {}
+            Part::Host(..) | Part::Place(_) => {}
+        }
+    }
+}
+
+/// Who asks for room, in the order in which those of an age have it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asker<'a> {
+    /// A rule where a listener serves it.
+    Rule(&'a Chain, u32, &'a ListenerId),
+    /// A place of streams.
+    Place(&'a PlaceId),
+}
+
+/// What is asked for, the oldest route first.
+struct Asking<'a> {
+    order: (i64, &'a RouteId, Asker<'a>),
+    payer: Payer,
+    hostnames: Vec<Hostname>,
+    routes: u64,
+    parts: Vec<Part>,
+}
+
+impl<'a> Asking<'a> {
+    fn of_rule(scope: &Scope<'_>, key: &'a (Chain, u32, ListenerId), weight: &Weight) -> Option<Self> {
+        let (chain, rule, listener) = key;
+        let created = scope.get::<RouteHead>(chain.route())?.created;
+        let attached = scope.get::<Attachment>(chain.top())?;
+        let hostnames = attached.hostnames(listener).iter().map(|served| served.hostname.clone());
+        Some(Self {
+            order: (created, chain.route(), Asker::Rule(chain, *rule, listener)),
+            payer: Payer::of(chain),
+            hostnames: hostnames.collect(),
+            routes: weight.routes,
+            parts: parts(&*resolved_at(scope, key)?),
+        })
+    }
+
+    fn of_place(scope: &Scope<'_>, place: &'a PlaceId, route: &'a RouteId) -> Option<Self> {
+        Some(Self {
+            order: (scope.get::<RouteHead>(route)?.created, route, Asker::Place(place)),
+            payer: Payer::of(&Chain::root(route.clone())),
+            hostnames: vec![place.hostname.clone()],
+            routes: 0,
+            parts: vec![Part::Place(place.clone())],
+        })
+    }
+
+    fn listener(&self) -> &'a ListenerId {
+        match &self.order.2 {
+            Asker::Rule(_, _, listener) => listener,
+            Asker::Place(place) => &place.listener,
         }
     }
 }
@@ -207,29 +256,17 @@ impl Lookup for Overflow {
         if claims.summary() + fixed.summary() <= bound {
             return None;
         }
-        let rules = claims.iter().filter_map(|(key, weight)| {
-            let (chain, rule, listener) = key;
-            let created = scope.get::<RouteHead>(chain.route())?.created;
-            let attached = scope.get::<Attachment>(chain.top())?;
-            let parts = if chain.route().kind.is_stream() {
-                stream_parts(scope, &attached, key)
-            } else {
-                parts(&*resolved_at(scope, key)?)
-            };
-            let asked = (attached, parts);
-            Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
-        });
-        let mut rules: Vec<_> = rules.collect();
-        rules.sort_by_key(|(order, ..)| *order);
-        let claims = rules.iter().map(|((_, _, chain, _, listener), routes, (attached, parts))| {
-            let hostnames = attached.hostnames(listener).iter().map(|served| &served.hostname);
-            Claim {
-                payer: Payer::of(chain),
-                listener,
-                hostnames: hostnames.filter(|name| is_claimed(chain.route(), listener, name, parts)).collect(),
-                routes: *routes,
-                parts: parts.clone(),
-            }
+        let places = scope.group::<PlaceClaims>(gateway);
+        let rules = claims.iter().filter_map(|(key, weight)| Asking::of_rule(scope, key, weight));
+        let places = places.iter().filter_map(|(place, route)| Asking::of_place(scope, place, route));
+        let mut asking: Vec<_> = rules.chain(places).collect();
+        asking.sort_by(|a, b| a.order.cmp(&b.order));
+        let claims = asking.iter().map(|asking| Claim {
+            payer: asking.payer.clone(),
+            listener: asking.listener(),
+            hostnames: asking.hostnames.iter().collect(),
+            routes: asking.routes,
+            parts: asking.parts.clone(),
         });
         let claims: Vec<_> = claims.collect();
         let claimed: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.parts).collect();
@@ -238,14 +275,22 @@ impl Lookup for Overflow {
         let wide = fixed.iter().filter_map(|(part, bytes)| is_wide(part).then_some(*bytes));
         let shared = bound.saturating_sub(wide.fold(0, u64::saturating_add));
         let fitted = fit(shared, &claims, |part| fixed.get(part).copied().unwrap_or_default())?;
-        let mut rooms: BTreeMap<&Payer, BTreeMap<_, _>> = BTreeMap::new();
+        let mut rooms: BTreeMap<&Payer, Unplaced> = BTreeMap::new();
         for (index, room) in fitted.rooms {
-            let (_, _, chain, rule, listener) = rules[index].0;
-            rooms.entry(&claims[index].payer).or_default().insert((chain.clone(), *rule, listener.clone()), room);
+            let unplaced = rooms.entry(&asking[index].payer).or_default();
+            match &asking[index].order {
+                (_, _, Asker::Rule(chain, rule, listener)) => {
+                    unplaced.rules.insert(((*chain).clone(), *rule, (*listener).clone()), room);
+                }
+                (_, route, Asker::Place(place)) => {
+                    let rooms = room.into_iter().map(|(_, room)| (((*route).clone(), (*place).clone()), room));
+                    unplaced.places.extend(rooms);
+                }
+            }
         }
         let overrun = fitted.exceed.into_iter().map(|(payer, (asked, share))| {
-            let rules = rooms.remove(&payer).unwrap_or_default();
-            (payer, Overrun { bound, asked, share, rules: Arc::new(rules) })
+            let unplaced = Arc::new(rooms.remove(&payer).unwrap_or_default());
+            (payer, Overrun { bound, asked, share, unplaced })
         });
         Some(Overflowing { overrun: overrun.collect(), shut: fitted.shut })
     }
@@ -263,24 +308,32 @@ impl Lookup for ShutHost {
     }
 }
 
-/// What somebody asks for beyond his share where a listener serves a rule of his, if he does.
-pub(crate) fn overrun(scope: &Scope<'_>, (chain, _, listener): &(Chain, u32, ListenerId)) -> Option<Arc<Overrun>> {
-    scope.get::<OverrunOf>(&(listener.gateway.clone(), Payer::of(chain)))
+/// What somebody asks for beyond his share of a Gateway, if he does.
+pub(crate) fn overrun(scope: &Scope<'_>, gateway: &NsName, chain: &Chain) -> Option<Arc<Overrun>> {
+    scope.get::<OverrunOf>(&(gateway.clone(), Payer::of(chain)))
 }
 
 impl Overrun {
     /// What becomes of a rule at a hostname; none where it is served.
     pub(crate) fn room(&self, key: &(Chain, u32, ListenerId), hostname: &Hostname) -> Option<Room> {
-        let rooms = self.rules.get(key)?;
+        let rooms = self.unplaced.rules.get(key)?;
         rooms.iter().find_map(|(at, room)| (at == hostname).then_some(*room))
+    }
+
+    /// What becomes of a place that a route would serve; none where it does.
+    pub(crate) fn room_of_place(&self, route: &RouteId, place: &PlaceId) -> Option<Room> {
+        self.unplaced.places.get(&(route.clone(), place.clone())).copied()
     }
 
     /// What is to be said of a rule at a Gateway, if there is no room for all of it.
     fn problem(&self, chain: &Chain, rule: u32, gateway: &NsName) -> Option<Problem> {
+        if chain.route().kind.is_stream() {
+            return self.problem_of_places(chain, gateway);
+        }
         let first = (chain.clone(), rule, ListenerId::of_gateway(gateway.clone(), "".into()));
         let here =
             |(of, at, listener): &(Chain, u32, ListenerId)| of == chain && *at == rule && listener.gateway == *gateway;
-        let rooms = self.rules.range(first..).take_while(|(key, _)| here(key)).flat_map(|(_, rooms)| rooms);
+        let rooms = self.unplaced.rules.range(first..).take_while(|(key, _)| here(key)).flat_map(|(_, rooms)| rooms);
         let rooms: Vec<_> = rooms.collect();
         let at = |room: Room| {
             let at: BTreeSet<_> = rooms.iter().filter(|(_, of)| *of == room).map(|(hostname, _)| hostname).collect();
@@ -288,17 +341,40 @@ impl Overrun {
         };
         let left_out = at(Room::LeftOut);
         let severity = if left_out.is_some() { Severity::Refused } else { Severity::Replaced };
-        let becomes = if chain.route().kind.is_stream() {
-            let all = [at(Room::Closed), at(Room::Shut), left_out].into_iter().flatten().collect::<Vec<_>>().join(", ");
-            [(!all.is_empty()).then(|| format!("what it takes leads nowhere at {all}")), None, None]
-        } else {
-            [
-                at(Room::Closed).map(|at| format!("the rule answers {} at {at}", chain.route().kind.broken_status())),
-                at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
-                left_out.map(|at| format!("the rule is left out at {at}")),
-            ]
-        };
+        let becomes = [
+            at(Room::Closed).map(|at| format!("the rule answers {} at {at}", chain.route().kind.broken_status())),
+            at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
+            left_out.map(|at| format!("the rule is left out at {at}")),
+        ];
         let becomes: Vec<_> = becomes.into_iter().flatten().collect();
+        self.told(chain, rule, gateway, severity, &becomes)
+    }
+
+    fn problem_of_places(&self, chain: &Chain, gateway: &NsName) -> Option<Problem> {
+        let listener = ListenerId::of_gateway(NsName::new("", ""), "".into());
+        let first = PlaceId { listener, protocol: ListenerProtocol::Http, hostname: Hostname::Any };
+        let of_route = self.unplaced.places.range((chain.route().clone(), first)..);
+        let of_route = of_route.take_while(|((route, _), _)| route == chain.route());
+        let (mut closed, mut left_out) = (Vec::new(), Vec::new());
+        for ((_, place), room) in of_route {
+            if *room == Room::LeftOut { &mut left_out } else { &mut closed }.push(place);
+        }
+        let severity = if left_out.is_empty() { Severity::Replaced } else { Severity::Refused };
+        let closed = (!closed.is_empty()).then(|| format!("connections are closed for {}", listed_with(", ", &closed)));
+        let left_out = (!left_out.is_empty())
+            .then(|| format!("broader hostnames take the connections, if any, for {}", listed_with(", ", &left_out)));
+        let becomes: Vec<_> = closed.into_iter().chain(left_out).collect();
+        self.told(chain, 0, gateway, severity, &becomes)
+    }
+
+    fn told(
+        &self,
+        chain: &Chain,
+        rule: u32,
+        gateway: &NsName,
+        severity: Severity,
+        becomes: &[String],
+    ) -> Option<Problem> {
         if becomes.is_empty() {
             return None;
         }

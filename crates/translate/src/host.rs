@@ -153,7 +153,7 @@ impl Derived for Rows {
         let Placed { attached, resolved, .. } = &*placed;
         let weighed = weighed_at(scope, &placed, listener)?;
         let costs = costs(&weighed);
-        let overrun = capacity::overrun(scope, key);
+        let overrun = capacity::overrun(scope, &key.2.gateway, &key.0);
         let room = |hostname: &Hostname| room_at(&placed, hostname, || overrun.as_ref()?.room(key, hostname));
         let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
         let weighs_less = matches!(&resolved.routes, EnvoyRoutes::ByListener(unwritten) if unwritten.is_large());
@@ -169,7 +169,7 @@ impl Derived for Rows {
         let placed = scope.get::<Placement>(key)?;
         let routes = closed_at(&placed.resolved);
         let costs = costs(&routes);
-        let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
+        let overrun = scope.attempt(|| capacity::overrun(scope, &key.2.gateway, &key.0)).unwrap_or(None);
         let room = |hostname: &Hostname| room_at(&placed, hostname, || overrun.as_ref()?.room(key, hostname));
         let too_slow =
             |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &costs)).unwrap_or(None);

@@ -1,6 +1,9 @@
 //! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use engine::{Derived, Emitter, Scope};
 use envoy::{
@@ -12,7 +15,7 @@ use envoy::{
     slots::is_merged,
 };
 use ir::{
-    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, RouteKind, Settings,
+    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, Settings,
     backend::{Destination, Transport},
     filter::Scheme,
     listener::{
@@ -43,7 +46,7 @@ use crate::{
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
-        stream::ChainsAt,
+        stream::{ChainsAt, ShutAt},
         strict::{Offered, OfferedListener, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
@@ -238,19 +241,20 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener>
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let of_tcp = || listeners.iter().filter(|(_, at)| at.protocol.transport() == Transport::Tcp);
-    let mut chains = Vec::new();
-    for ((hostname, name), at) in of_tcp().filter(|(_, at)| at.served) {
+    let served = || of_tcp().filter(|(_, at)| at.served);
+    served().next()?;
+    let (mut chains, mut hostnames) = (Vec::new(), HashSet::new());
+    for ((hostname, name), at) in served() {
         for chain in chains_of(scope, gateway, port, (hostname, name), at) {
-            // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read.
-            if !chains.contains(&chain) {
+            // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read. Of two chains of
+            // one hostname Envoy would take neither.
+            if hostnames.insert(chain.hostname.clone()) {
                 chains.push(chain);
             }
         }
     }
-    let closed = closed(&listeners, &chains);
-    if of_tcp().all(|(_, at)| !at.served) {
-        return None;
-    }
+    let over_tls = served().any(|(_, at)| at.over_tls());
+    let closed = if over_tls { closed(scope, gateway, &listeners, &hostnames) } else { Vec::new() };
     let config = scope.get::<Config>(&())?;
     let name = listener_name(port, Transport::Tcp).into();
     let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
@@ -262,7 +266,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener>
         pseudonym: pseudonym(gateway),
         chains,
         closed,
-        over_tls: of_tcp().any(|(_, at)| at.over_tls()),
+        over_tls,
         config: said.unwrap_or_default(),
     })
 }
@@ -284,8 +288,8 @@ fn chains_of(
     });
     let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
-    let stream = |kind, hostname: &Hostname| {
-        let place = PlaceId { listener: listener.clone(), kind, hostname: hostname.clone() };
+    let stream = |hostname: &Hostname| {
+        let place = PlaceId { listener: listener.clone(), protocol: at.protocol, hostname: hostname.clone() };
         FilterChain {
             name: place.name().into(),
             leads_to: LeadsTo::Cluster,
@@ -298,10 +302,10 @@ fn chains_of(
     match at.protocol {
         ListenerProtocol::Http => vec![requests(config(None), Hostname::Any)],
         ListenerProtocol::Https => vec![requests(config(Some(name.clone())), hostname.clone())],
-        ListenerProtocol::Tcp => vec![stream(RouteKind::TcpRoute, &Hostname::Any)],
+        ListenerProtocol::Tcp => vec![stream(&Hostname::Any)],
         ListenerProtocol::TlsPassthrough | ListenerProtocol::TlsTerminate => {
             let hostnames = scope.group::<ChainsAt>(&listener);
-            hostnames.iter().map(|(hostname, ())| stream(RouteKind::TlsRoute, hostname)).collect()
+            hostnames.iter().map(|(hostname, ())| stream(hostname)).collect()
         }
         ListenerProtocol::Udp => Vec::new(),
     }
@@ -313,7 +317,7 @@ fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encod
     let mut of_udp = listeners.iter().filter(|(_, at)| at.served && at.protocol == ListenerProtocol::Udp);
     let ((_, name), _) = of_udp.next()?;
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
-    let place = PlaceId { listener, kind: RouteKind::UdpRoute, hostname: Hostname::Any };
+    let place = PlaceId { listener, protocol: ListenerProtocol::Udp, hostname: Hostname::Any };
     let config = scope.get::<Config>(&())?;
     let listener = UdpListener {
         name: listener_name(port, Transport::Udp).into(),
@@ -339,21 +343,27 @@ fn pseudonym(gateway: &NsName) -> Arc<str> {
     format!("portcullis-{}", bytes::short_name(&hash)).into()
 }
 
-/// Hostnames that would otherwise fall to the chain of a broader listener: of those that are not served, and of those of TLS that
-/// have no route for all of them.
-fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Vec<Hostname> {
+/// Hostnames that would otherwise fall to the chain of a broader one: of listeners that are not served, of those of TLS that have
+/// no route for all of them, and of routes for which there is no room. Each once, and none that has a chain.
+fn closed(
+    scope: &Scope<'_>,
+    gateway: &NsName,
+    listeners: &engine::View<PortListeners>,
+    chains: &HashSet<Hostname>,
+) -> Vec<Hostname> {
     let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
     let is_stream = |at: &PortListener| at.served && at.protocol.streams().is_some();
-    let unserved = over_tls().filter(|(_, at)| !at.served || is_stream(at));
-    let mut closed: Vec<_> = unserved.map(|((hostname, _), _)| hostname.clone()).collect();
-    closed.dedup();
+    let is_taken = |hostname: &Hostname| hostname.covering().skip(1).any(|broader| chains.contains(&broader));
     // A listener of TLS is there before its first route.
     let has_streams = over_tls().any(|(_, at)| is_stream(at));
-    closed.retain(|hostname| {
-        (has_streams || chains.iter().any(|chain| chain.hostname.covers(hostname)))
-            && chains.iter().all(|chain| chain.hostname != *hostname)
+    let whole = over_tls().filter(|(_, at)| !at.served || is_stream(at)).map(|((hostname, _), _)| hostname.clone());
+    let whole = whole.filter(|hostname| has_streams || is_taken(hostname));
+    let shut = over_tls().filter(|(_, at)| is_stream(at)).flat_map(|((_, name), _)| {
+        let shut = scope.group::<ShutAt>(&ListenerId { gateway: gateway.clone(), name: name.clone() });
+        shut.iter().map(|(hostname, ())| hostname.clone()).filter(is_taken).collect::<Vec<_>>()
     });
-    closed
+    let mut seen = HashSet::new();
+    whole.chain(shut).filter(|hostname| !chains.contains(hostname) && seen.insert(hostname.clone())).collect()
 }
 
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {

@@ -4,13 +4,13 @@
 //! through one cluster that the listener always names: whatever routes say of a place is in its endpoints, so that no listener
 //! changes for it and no connection ends.
 
+use std::collections::BTreeSet;
+
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    ListenerId, NsName, Problem, Reason, RouteId, RouteKind, Severity,
+    Chain, NsName, Port, Problem, Reason, RouteId, RouteKind, Severity,
     backend::{PLAIN, Transport, Way},
     filter::Scheme,
-    listener::ListenerProtocol,
-    matching::Age,
     route::Unhandled,
     stream::PlaceId,
     upstream::Tls,
@@ -18,38 +18,31 @@ use ir::{
 
 use crate::{
     backend::{
+        place,
         reference::destination_of,
         stream::{self, Followed},
         tls,
     },
-    capacity::{self, overrun},
+    capacity::overrun,
     grant::Referrer,
     internal,
     tables::{
-        attachment::{Attached, Attachment},
+        attachment::Attached,
         backend::ClusterId,
-        capacity::AskedCluster,
+        capacity::{AskedCluster, PlaceClaims, Room},
         gateway::ClientCertificate,
         input::{RefusedPart, Strict},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs, ServedCluster},
         route::RouteRule,
         stream::{
-            ChainsAt, Dialed, Place, PlaceShares, Placed, PlacesOf, Placing, ServedPlace, Shares, StreamClaim,
-            StreamRule, StreamShare, Streams, StreamsAt, WaysAt, Winner, claim_of, is_won, places,
+            ChainsAt, Dialed, Owned, Place, PlaceShares, RoomOf, ServedPlace, Shares, ShutAt, StreamRule, StreamShare,
+            Streams, StreamsAt, WaysAt, Winner, places,
         },
         strict::PartId,
         tls::DialedBy,
     },
 };
-
-/// How many hostnames of TLSRoutes a Gateway has at most: each has a filter chain and a cluster.
-const MOST_PLACES: usize = 4096;
-
-/// The transport of the connections or datagrams of a kind of routes.
-fn transport(kind: RouteKind) -> Transport {
-    if kind == RouteKind::UdpRoute { Transport::Udp } else { Transport::Tcp }
-}
 
 impl Lookup for StreamRule {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<Streams> {
@@ -65,7 +58,7 @@ impl Lookup for StreamRule {
         let (mut blocked, mut closed) = (Vec::new(), Vec::new());
         for backend in &handling.backends {
             let (weight, from) = (backend.weight, Referrer::route(route));
-            match stream::follow(scope, from, &backend.backend, &backend.field, transport(route.kind)) {
+            match stream::follow(scope, from, &backend.backend, &backend.field, route.kind) {
                 Ok(Followed { plain, dialed }) => {
                     let to = dialed.map_err(|problem| {
                         if problem.reason == Reason::InvalidBackendTLS {
@@ -101,22 +94,23 @@ fn unknown() -> Streams {
     Streams { fault: Some(fault), ..Streams::default() }
 }
 
-/// Has a route stand at the places that it asks for at a listener that is served.
-pub(crate) fn file(scope: &Emitter<'_>, route: &RouteId, created: i64, listener: &ListenerId, places: &[PlaceId]) {
-    for place in places {
-        scope.emit::<StreamsAt>(place.clone(), Age { created, name: route.name.clone() }, ());
-        if place.kind == RouteKind::TlsRoute {
-            scope.demand::<Place>(place.clone());
+/// Has a route stand at the places that it asks for at listeners that are served.
+pub(crate) fn file(scope: &Emitter<'_>, route: &RouteId, attached: &Attached) {
+    for listener in &attached.served {
+        for place in places(route, attached, listener) {
+            scope.emit::<StreamsAt>(place.clone(), attached.age(route), ());
+            if place.is_hostname() {
+                scope.demand::<Place>(place);
+            }
         }
     }
-    scope.demand::<StreamClaim>((route.clone(), listener.clone()));
 }
 
 impl Lookup for Winner {
     fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<RouteId> {
         let routes = scope.group::<StreamsAt>(place);
         let (age, ()) = routes.first()?;
-        Some(RouteId::new(place.kind, age.name.clone()))
+        Some(RouteId::new(place.kind()?, age.name.clone()))
     }
 
     /// Nobody takes anything.
@@ -125,88 +119,75 @@ impl Lookup for Winner {
     }
 }
 
+impl Lookup for Owned {
+    fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<()> {
+        if !place.is_hostname() {
+            return Some(());
+        }
+        let port = scope.get::<ListenerRow>(&place.listener)?.model.port;
+        let owner = place.hostname.covering().find_map(|hostname| {
+            let at = scope.group::<PortHosts>(&(place.listener.gateway.clone(), port, Scheme::Https, hostname));
+            at.first().map(|((_, name), ())| name.clone())
+        });
+        (owner.as_ref() == Some(&place.listener.name)).then_some(())
+    }
+
+    /// It has no chain that another listener may have too.
+    fn poisoned(_: &Scope<'_>, _: &PlaceId, _: &engine::Fault) -> Option<()> {
+        None
+    }
+}
+
 impl Derived for Place {
     fn compute(scope: &Emitter<'_>, place: &PlaceId) -> Option<()> {
-        if place.kind == RouteKind::TlsRoute {
-            let routes = scope.group::<StreamsAt>(place);
-            let (age, ()) = routes.first()?;
-            scope.emit::<PlacesOf>(place.listener.gateway.clone(), (age.clone(), place.clone()), ());
+        scope.get::<Owned>(place)?;
+        let gateway = &place.listener.gateway;
+        scope.demand::<AskedCluster>((gateway.clone(), ClusterId::Place(place.clone())));
+        if let Some(route) = scope.get::<Winner>(place) {
+            scope.emit::<PlaceClaims>(gateway.clone(), place.clone(), RouteId::clone(&route));
         }
         scope.demand::<ServedPlace>(place.clone());
         Some(())
     }
 
+    /// What it takes is not shared out.
     fn poisoned(scope: &Emitter<'_>, place: &PlaceId, _: &engine::Fault) -> Option<()> {
         scope.demand::<ServedPlace>(place.clone());
         Some(())
     }
 }
 
-tables! {
-    /// The first hostname of a Gateway for which there is no room; absent where there is for all.
-    FirstBeyond: NsName => (Age, PlaceId);
-}
-
-impl Lookup for FirstBeyond {
-    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<(Age, PlaceId)> {
-        let places = scope.group::<PlacesOf>(gateway);
-        if places.len() <= MOST_PLACES {
-            return None;
-        }
-        places.iter().nth(MOST_PLACES).map(|(place, ())| place.clone())
+impl Lookup for RoomOf {
+    fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<Room> {
+        let route = scope.get::<Winner>(place)?;
+        overrun(scope, &place.listener.gateway, &Chain::root(RouteId::clone(&route)))?.room_of_place(&route, place)
     }
 
-    /// Proxies have what they had room for.
-    fn poisoned(_: &Scope<'_>, _: &NsName, _: &engine::Fault) -> Option<(Age, PlaceId)> {
-        None
+    /// What nobody can tell takes nothing.
+    fn poisoned(_: &Scope<'_>, _: &PlaceId, _: &engine::Fault) -> Option<Room> {
+        Some(Room::Shut)
     }
-}
-
-impl Lookup for Placing {
-    fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<Placed> {
-        if place.kind != RouteKind::TlsRoute {
-            return Some(Placed::Here);
-        }
-        let gateway = &place.listener.gateway;
-        let port = scope.get::<ListenerRow>(&place.listener)?.model.port;
-        let owner = place.hostname.covering().find_map(|hostname| {
-            let at = scope.group::<PortHosts>(&(gateway.clone(), port, Scheme::Https, hostname));
-            at.first().map(|((_, name), ())| name.clone())
-        });
-        if owner.as_ref() != Some(&place.listener.name) {
-            return Some(Placed::Elsewhere);
-        }
-        let beyond = scope.get::<FirstBeyond>(gateway);
-        let routes = scope.group::<StreamsAt>(place);
-        let is_beyond =
-            beyond.zip(routes.first()).is_some_and(|(beyond, (age, ()))| (age, place) >= (&beyond.0, &beyond.1));
-        Some(if is_beyond { Placed::TooMany } else { Placed::Here })
-    }
-
-    /// What belongs to nobody is closed.
-    fn poisoned(_: &Scope<'_>, _: &PlaceId, _: &engine::Fault) -> Option<Placed> {
-        Some(Placed::Elsewhere)
-    }
-}
-
-/// Whether the connections of a place are led on as they come.
-fn is_passed_through(scope: &Scope<'_>, place: &PlaceId) -> bool {
-    place.kind == RouteKind::TlsRoute
-        && scope
-            .get::<ListenerRow>(&place.listener)
-            .is_none_or(|row| row.model.protocol != Some(ListenerProtocol::TlsTerminate))
 }
 
 impl Derived for ServedPlace {
     fn compute(scope: &Emitter<'_>, place: &PlaceId) -> Option<()> {
-        if *scope.get::<Placing>(place)? != Placed::Here {
-            return None;
+        let room = scope.get::<RoomOf>(place);
+        if place.is_hostname() {
+            scope.get::<Owned>(place)?;
+            match room.as_deref() {
+                None => chain(scope, place),
+                Some(Room::LeftOut) => return None,
+                Some(Room::Closed | Room::Shut) => {
+                    scope.emit::<ShutAt>(place.listener.clone(), place.hostname.clone(), ());
+                    return None;
+                }
+            }
         }
-        serve(scope, place);
-        let rule = scope.get::<Winner>(place).and_then(|route| scope.get::<StreamRule>(&route));
-        if is_passed_through(scope, place) {
+        scope.demand::<ServedCluster>((place.listener.gateway.clone(), ClusterId::Place(place.clone())));
+        if place.is_passed_through() || room.is_some() {
             return Some(());
         }
+        let rule = scope.get::<Winner>(place).and_then(|route| scope.get::<StreamRule>(&route));
         let gateway = &place.listener.gateway;
         for to in rule.iter().flat_map(|rule| rule.closed_backends.iter()) {
             scope.demand::<DialedBy>((to.clone(), gateway.clone()));
@@ -226,51 +207,35 @@ impl Derived for ServedPlace {
         Some(())
     }
 
-    /// Its connections are closed by what leads nowhere.
+    /// Its connections are closed, those of a hostname as if there were no room for it: nobody knows whether another listener has a
+    /// chain for that.
     fn poisoned(scope: &Emitter<'_>, place: &PlaceId, _: &engine::Fault) -> Option<()> {
-        serve(scope, place);
+        if place.is_hostname() {
+            scope.emit::<ShutAt>(place.listener.clone(), place.hostname.clone(), ());
+        } else {
+            scope.demand::<ServedCluster>((place.listener.gateway.clone(), ClusterId::Place(place.clone())));
+        }
         Some(())
     }
 }
 
-fn serve(scope: &Emitter<'_>, place: &PlaceId) {
-    let gateway = &place.listener.gateway;
-    if place.kind == RouteKind::TlsRoute {
-        scope.emit::<ChainsAt>(place.listener.clone(), place.hostname.clone(), ());
-        for secret in scope.get::<ListenerRow>(&place.listener).iter().flat_map(|row| row.secrets(gateway)) {
-            scope.demand::<Outputs>(secret);
-        }
-    }
-    let cluster = (gateway.clone(), ClusterId::Place(place.clone()));
-    scope.demand::<AskedCluster>(cluster.clone());
-    scope.demand::<ServedCluster>(cluster);
-}
-
-impl Derived for StreamClaim {
-    fn compute(scope: &Emitter<'_>, (route, listener): &Self::Key) -> Option<()> {
-        let attached = scope.get::<Attachment>(route)?;
-        let won = places(route, &attached, listener).filter(|place| is_won(scope, route, place)).count();
-        if won > 0 {
-            capacity::claim_streams(scope, &claim_of(route, listener), won as u64);
-        }
-        Some(())
-    }
-
-    /// What it takes is not shared out.
-    fn poisoned(_: &Emitter<'_>, _: &Self::Key, _: &engine::Fault) -> Option<()> {
-        None
+/// Has a hostname have a chain at its listener.
+fn chain(scope: &Emitter<'_>, place: &PlaceId) {
+    let PlaceId { listener, hostname, .. } = place;
+    scope.emit::<ChainsAt>(listener.clone(), hostname.clone(), ());
+    for secret in scope.get::<ListenerRow>(listener).iter().flat_map(|row| row.secrets(&listener.gateway)) {
+        scope.demand::<Outputs>(secret);
     }
 }
 
 impl Lookup for PlaceShares {
     fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<Shares> {
         let route = scope.get::<Winner>(place)?;
-        let claim = claim_of(&route, &place.listener);
-        if overrun(scope, &claim).is_some_and(|overrun| overrun.room(&claim, &place.hostname).is_some()) {
+        if scope.get::<RoomOf>(place).is_some() {
             return None;
         }
         let rule = scope.get::<StreamRule>(&route)?;
-        let passed_through = is_passed_through(scope, place);
+        let passed_through = place.is_passed_through();
         let mut shares = Shares::default();
         for StreamShare { weight, to, plain } in &rule.shares {
             let dialed = to.as_ref().filter(|_| !passed_through);
@@ -298,15 +263,12 @@ impl Lookup for PlaceShares {
 
 impl Lookup for WaysAt {
     fn compute(scope: &Scope<'_>, place: &PlaceId) -> Option<Box<[Way]>> {
-        if place.transport() == Transport::Udp || is_passed_through(scope, place) {
+        if scope.get::<RoomOf>(place).is_some() {
             return None;
         }
-        let rule = scope.get::<StreamRule>(&*scope.get::<Winner>(place)?)?;
         let gateway = &place.listener.gateway;
-        let mut ways: Vec<_> = rule.reached().filter_map(|to| way(scope, gateway, to)).collect();
-        ways.sort_by(|a, b| a.name.cmp(&b.name));
-        ways.dedup_by(|a, b| a.name == b.name);
-        (!ways.is_empty()).then(|| ways.into())
+        let ways: Box<[_]> = place::ways(scope, place).iter().filter_map(|to| way(scope, gateway, to)).collect();
+        (!ways.is_empty()).then_some(ways)
     }
 
     /// Nobody connects to what goes in none of them.
@@ -332,7 +294,7 @@ fn shown(scope: &Scope<'_>, gateway: &NsName, dialed: &Dialed) -> Option<NsName>
 
 /// The policy of TLS of a backend of a place whose status has no room for the Gateway, if there is one.
 pub(crate) fn without_room(scope: &Scope<'_>, place: &PlaceId) -> Option<NsName> {
-    if is_passed_through(scope, place) {
+    if place.is_passed_through() {
         return None;
     }
     let rule = scope.get::<StreamRule>(&*scope.get::<Winner>(place)?)?;
@@ -344,77 +306,58 @@ pub(crate) fn fault(scope: &Scope<'_>, route: &RouteId) -> Option<Problem> {
     scope.get::<StreamRule>(route)?.fault.clone()
 }
 
-/// A place at which a route is not served, and why.
+/// The places of listeners that are served at which a route is not, though there would be room.
+#[derive(Debug, Default)]
 pub(crate) struct Unserved {
-    /// The place.
-    pub(crate) place: PlaceId,
-    /// Why.
-    pub(crate) why: Why,
-}
-
-/// Why a route is not served at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Another one is older, or first by its name.
-    Superseded,
-    /// The place is another listener's.
-    Elsewhere,
-    /// There are too many.
-    TooMany,
+    /// Where another route is older, or first by its name, with the ports.
+    pub(crate) superseded: Vec<(PlaceId, Port)>,
+    /// Those of other listeners, unless the route is at these too.
+    elsewhere: Vec<PlaceId>,
 }
 
 impl Unserved {
-    /// That a hostname belongs to another listener, which is the business of its owner.
-    pub(crate) fn elsewhere(&self) -> Problem {
-        let PlaceId { listener, hostname, .. } = &self.place;
-        let message = format!(
-            "{hostname} is not served at listener {}: another listener of its port has that hostname, or a narrower one that \
-             covers it; attach the route to that one, or remove the hostname",
-            listener.name
-        );
-        Problem::new(Severity::Ignored, Reason::NoMatchingListenerHostname, "spec.hostnames", message)
-    }
-
-    /// That there is no room for more hostnames.
-    pub(crate) fn too_many(&self) -> Problem {
-        let PlaceId { listener, hostname, .. } = &self.place;
-        let message = format!(
-            "{hostname} is not served at listener {}: TLSRoutes have more than {MOST_PLACES} hostnames at Gateway {}, and older \
-             ones go first; use a wildcard, or fewer hostnames",
-            listener.name, listener.gateway
-        );
-        Problem::new(Severity::Refused, Reason::UnsupportedValue, "spec.hostnames", message)
-    }
-}
-
-/// The places of listeners that are served at which a route is not.
-pub(crate) fn unserved(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Vec<Unserved> {
-    let all = attached.served.iter().flat_map(|listener| places(route, attached, listener));
-    let unserved = all.filter_map(|place| {
-        let why = match *scope.get::<Placing>(&place)? {
-            Placed::Elsewhere if stands_elsewhere(route, attached, &place) => return None,
-            Placed::Elsewhere => Why::Elsewhere,
-            Placed::TooMany => Why::TooMany,
-            Placed::Here if scope.get::<Winner>(&place).is_some_and(|winner| *winner != *route) => Why::Superseded,
-            Placed::Here => return None,
+    /// Of a route of streams.
+    pub(crate) fn of(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Self {
+        let mut unserved = Self::default();
+        let (mut elsewhere, mut owned) = (Vec::new(), BTreeSet::new());
+        for (listener, _) in &attached.listeners {
+            let Some(row) = scope.get::<ListenerRow>(listener) else { continue };
+            let (port, is_served) = (row.model.port, attached.served.contains(listener));
+            for place in places(route, attached, listener) {
+                if scope.get::<Owned>(&place).is_none() {
+                    elsewhere.extend(is_served.then_some((place, port)));
+                    continue;
+                }
+                owned.insert((listener.gateway.clone(), port, place.hostname.clone()));
+                if is_served && scope.get::<Winner>(&place).is_some_and(|winner| *winner != *route) {
+                    unserved.superseded.push((place, port));
+                }
+            }
+        }
+        let is_alone = |(place, port): &(PlaceId, Port)| {
+            !owned.contains(&(place.listener.gateway.clone(), *port, place.hostname.clone()))
         };
-        Some(Unserved { place, why })
-    });
-    unserved.collect()
-}
+        unserved.elsewhere = elsewhere.into_iter().filter(is_alone).map(|(place, _)| place).collect();
+        unserved
+    }
 
-/// Whether a route stands at another listener of the Gateway with the same hostname.
-fn stands_elsewhere(route: &RouteId, attached: &Attached, place: &PlaceId) -> bool {
-    let others = attached.listeners.iter().map(|(listener, _)| listener);
-    let mut others =
-        others.filter(|listener| **listener != place.listener && listener.gateway == place.listener.gateway);
-    others.any(|listener| places(route, attached, listener).any(|other| other.hostname == place.hostname))
+    /// That hostnames belong to other listeners, which is the business of the owner of the route.
+    pub(crate) fn elsewhere(&self) -> impl Iterator<Item = Problem> {
+        self.elsewhere.iter().map(|PlaceId { listener, hostname, .. }| {
+            let message = format!(
+                "{hostname} is not served at listener {}: another listener of its port has that hostname, or a narrower one that \
+                 covers it; attach the route to that one, or remove the hostname",
+                listener.name
+            );
+            Problem::new(Severity::Ignored, Reason::NoMatchingListenerHostname, "spec.hostnames", message)
+        })
+    }
 }
 
 /// Whether all that a route takes is led on as it comes.
-pub(crate) fn passes_all_through(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> bool {
+pub(crate) fn passes_all_through(route: &RouteId, attached: &Attached) -> bool {
     let mut all = attached.listeners.iter().flat_map(|(listener, _)| places(route, attached, listener));
-    route.kind == RouteKind::TlsRoute && all.all(|place| is_passed_through(scope, &place))
+    route.kind == RouteKind::TlsRoute && all.all(|place| place.is_passed_through())
 }
 
 /// Why Envoy is not sent what a route has it take, where it is asked before.
@@ -422,8 +365,11 @@ pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -
     scope.get::<Strict>(&())?;
     let mut all = attached.served.iter().flat_map(|listener| places(route, attached, listener));
     all.find_map(|place| {
-        let refused = is_won(scope, route, &place)
-            .then(|| scope.get::<RefusedPart>(&PartId::Cluster(ClusterId::Place(place.clone()))))??;
+        let is_won = || {
+            scope.get::<Winner>(&place).is_some_and(|winner| *winner == *route) && scope.get::<Owned>(&place).is_some()
+        };
+        let refused =
+            is_won().then(|| scope.get::<RefusedPart>(&PartId::Cluster(ClusterId::Place(place.clone()))))??;
         let message = format!("nothing is sent to its backends at {place}: {}", refused.words);
         Some(Problem::new(Severity::Replaced, Reason::Invalid, "spec.rules[0]", message))
     })

@@ -13,15 +13,16 @@ use units::upstream::{self, UpstreamSaid};
 
 use super::{
     hosts::{BackendHosts, may_be_local},
-    tls,
+    place, tls,
 };
 use crate::{
     internal,
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
         input::{BackendConfigPolicies, Backends, Config, ObjectTable, Secrets, Services},
+        listener::ListenerRow,
         policy::ConfigPoliciesOf,
-        tls::{BundleState, Connect, Secured},
+        tls::{BundleId, BundleState, Connect, Secured},
     },
     target::{backend_object, file_of_backends, key_of},
     violation::violations,
@@ -219,23 +220,40 @@ pub(crate) fn memory(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     /// A place of a ring, which has as many as are asked for, and a table: the old one and the new one.
     const PLACE: u64 = 64;
     const TABLE: u64 = 2 << 20;
-    /// Authorities, by the bytes of their PEM: that itself, and twice as much once it is parsed.
-    const AUTHORITIES: u64 = 3;
+    if let ClusterId::Place(place) = cluster {
+        // Each way has authorities of its own.
+        let ways = place::ways(scope, place);
+        let all = ways.iter().map(|to| {
+            let tls = to.way.as_ref().and_then(|way| way.tls.as_ref());
+            authorities(scope, to.bundle.as_ref(), tls.map(|tls| &tls.trust))
+        });
+        // So has the chain of a hostname, by which certificates of clients are judged.
+        let row = scope.get::<ListenerRow>(&place.listener).filter(|_| place.is_hostname());
+        let clients = row.and_then(|row| row.clients.as_ref()?.asked());
+        let of_clients = authorities(scope, clients.as_ref().map(|(bundle, _)| bundle), None);
+        return all.fold(of_clients, u64::saturating_add);
+    }
     let merged = said_of(scope, cluster);
     let trust = merged.as_ref().and_then(|merged| merged.config.tls.as_ref()).map(|tls| &tls.trust);
     let bundle = cluster.to().and_then(|to| tls::bundle_of(scope, &to));
-    let authorities = match (bundle, trust) {
-        (Some(bundle), _) => AUTHORITIES * scope.get::<BundleState>(&bundle).map_or(0, |state| state.bytes),
-        (None, Some(TlsTrust::Authorities(pem))) => AUTHORITIES * pem.len() as u64,
-        _ => 0,
-    };
     let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
-    authorities
+    authorities(scope, bundle.as_ref(), trust)
         + match balance.map(|balance| &balance.by) {
             Some(Balance::RingHash { least, .. }) => PLACE * least.unwrap_or(1024),
             Some(Balance::Maglev { .. }) => TABLE,
             _ => 0,
         }
+}
+
+/// What authorities take where a cluster has them, in bytes.
+fn authorities(scope: &Scope<'_>, bundle: Option<&BundleId>, trust: Option<&TlsTrust>) -> u64 {
+    /// By the bytes of their PEM: that itself, and twice as much once it is parsed.
+    const AUTHORITIES: u64 = 3;
+    match (bundle, trust) {
+        (Some(bundle), _) => AUTHORITIES * scope.get::<BundleState>(bundle).map_or(0, |state| state.bytes),
+        (None, Some(TlsTrust::Authorities(pem))) => AUTHORITIES * pem.len() as u64,
+        _ => 0,
+    }
 }
 
 impl Derived for ConfigHolder {

@@ -1,6 +1,10 @@
 //! What stands behind a place of streams.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use engine::Scope;
 use ir::{
@@ -8,7 +12,7 @@ use ir::{
     stream::PlaceId,
 };
 
-use crate::tables::stream::{Shares, StreamRule, Winner};
+use crate::tables::stream::{Dialed, Shares, StreamRule, Winner};
 
 /// Where no share goes: a connection fails at once, and a datagram is dropped.
 const NOWHERE: Endpoint = Endpoint { address: IpAddr::V4(Ipv4Addr::BROADCAST), port: 1, ready: true, is_host: false };
@@ -60,6 +64,18 @@ pub(super) fn assignment(
         });
     }
     Assignment { cluster: place.name().into(), localities }
+}
+
+/// The backends of a place that are connected to as policies say, one for each way, sorted by that.
+pub(crate) fn ways(scope: &Scope<'_>, place: &PlaceId) -> Vec<Arc<Dialed>> {
+    if place.transport() == Transport::Udp || place.is_passed_through() {
+        return Vec::new();
+    }
+    let rule = scope.get::<Winner>(place).and_then(|route| scope.get::<StreamRule>(&route));
+    let name = |to: &Arc<Dialed>| to.way.as_ref().map(|way| way.name.clone());
+    let ways: BTreeMap<_, _> =
+        rule.iter().flat_map(|rule| rule.reached()).filter_map(|to| Some((name(to)?, to.clone()))).collect();
+    ways.into_values().collect()
 }
 
 /// How many endpoints a place has at most.

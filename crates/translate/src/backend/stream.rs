@@ -1,18 +1,19 @@
-//! Backends of connections and datagrams into which nobody looks: what they speak makes no difference.
+//! Backends of connections and datagrams into which nobody looks: what they speak makes no difference, but for TLS that would end
+//! and not begin again.
 
 use std::sync::Arc;
 
 use api::core::Service;
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, Port, Problem, Reason,
+    NsName, Port, Problem, Reason, RouteKind,
     backend::{Destination, Protocol, ServicePort, Transport, Way},
     route::BackendRef,
     upstream::Tls,
 };
 
 use super::{
-    config, found_port,
+    app_protocol, config, found_port,
     hosts::BackendHosts,
     reference::{Reference, misconfigured},
     tls,
@@ -46,6 +47,9 @@ pub(crate) struct Dialable {
     ports: Box<[Port]>,
     /// As it is connected to, or why policies have nobody connect.
     dialed: Result<Arc<Dialed>, NotDialed>,
+    /// Why what came in TLS that ended before is not sent there, though the rest is: it would go on in plain text to a port that says
+    /// TLS.
+    bare: Option<Unusable>,
 }
 
 tables! {
@@ -67,8 +71,9 @@ pub(crate) fn follow(
     from: Referrer<'_>,
     to: &BackendRef,
     field: &str,
-    transport: Transport,
+    kind: RouteKind,
 ) -> Result<Followed, Problem> {
+    let transport = if kind == RouteKind::UdpRoute { Transport::Udp } else { Transport::Tcp };
     let reference = Reference::read(from, to, field)?;
     reference.permitted(scope)?;
     let destination = match reference.destination()? {
@@ -87,9 +92,13 @@ pub(crate) fn follow(
     match scope.get::<Dial>(&destination).as_deref() {
         None => Err(reference.missing()),
         Some(Err(why)) => Err(refused(why)),
-        Some(Ok(Dialable { plain, ports, dialed })) => {
+        Some(Ok(Dialable { plain, ports, dialed, bare })) => {
             reference.has_port(&destination, ports)?;
-            Ok(Followed { plain: plain.clone(), dialed: dialed.clone().map_err(|why| refused(&why)) })
+            let dialed = match bare.as_ref().filter(|_| kind == RouteKind::TlsRoute) {
+                Some(Unusable { reason, message }) => Err(reference.unusable(*reason, message, false)),
+                None => dialed.clone().map_err(|why| refused(&why)),
+            };
+            Ok(Followed { plain: plain.clone(), dialed })
         }
     }
 }
@@ -122,7 +131,26 @@ fn service_port(scope: &Scope<'_>, service: &Service, port: &ServicePort) -> Res
             .map_err(|unusable| NotDialed { unusable, is_configured: true })?;
         dialed(scope, &plain)
     };
-    Ok(Dialable { dialed: dialed_port().map(Arc::new), plain, ports: Box::default() })
+    let dialed = dialed_port().map(Arc::new);
+    let is_plain = |to: &Arc<Dialed>| to.way.as_ref().is_none_or(|way| way.tls.is_none());
+    let bare = if dialed.as_ref().is_ok_and(is_plain) { says_tls(service, port) } else { None };
+    Ok(Dialable { dialed, plain, ports: Box::default(), bare })
+}
+
+/// That a port says that it is to be connected to in TLS, if it does.
+fn says_tls(service: &Service, port: &ServicePort) -> Option<Unusable> {
+    let found = found_port(service, port, None).ok()?;
+    match app_protocol(found.app_protocol.as_deref(), port, false) {
+        (Ok(Protocol::Http1Tls), _) => {
+            let message = format!(
+                "appProtocol of port {} of Service {} asks for TLS, and nothing says whose certificate to expect; create a \
+                 BackendTLSPolicy for it, or have TLS passed through",
+                port.port, port.service
+            );
+            Some(Unusable { reason: Reason::UnsupportedProtocol, message })
+        }
+        (protocol, _) => protocol.err(),
+    }
 }
 
 fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDialed>> {
@@ -144,7 +172,7 @@ fn backend(scope: &Scope<'_>, name: &NsName) -> Option<Result<Dialable, NotDiale
                 }
                 None => dialed(scope, &plain).map(Arc::new),
             };
-            Some(Ok(Dialable { dialed, ports: hosts.ports(), plain }))
+            Some(Ok(Dialable { dialed, ports: hosts.ports(), plain, bare: None }))
         }
         Err(problem) if problem.reason == Reason::InternalFault => refuse(problem.reason, internal::WORDS),
         Err(problem) => refuse(Reason::UnsupportedValue, &problem.to_string()),

@@ -6,7 +6,7 @@ use crate::tables::gateway::{Fault, ListenerModel};
 
 /// Marks every listener that shares a port with one of another protocol, or port and hostname with another: none of
 /// them wins, so that the order in which they are written decides nothing. Listeners of protocols that are not served
-/// count for nothing.
+/// count for nothing, and one that its own spec keeps from being served counts for none of another protocol.
 pub(super) fn mark(listeners: &mut [ListenerModel]) {
     let marks: Vec<_> = listeners.iter().map(|listener| conflict(listener, listeners)).collect();
     for (listener, mark) in listeners.iter_mut().zip(marks) {
@@ -20,7 +20,10 @@ fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
     // Ports of TCP and of UDP are two.
     let rivals = || {
         all.iter().filter_map(|rival| Some((rival, rival.protocol?))).filter(|(rival, protocol)| {
-            rival.index != listener.index && rival.port == listener.port && protocol.transport() == own.transport()
+            rival.index != listener.index
+                && rival.port == listener.port
+                && protocol.transport() == own.transport()
+                && (rival.refused.is_none() || protocol.name() == own.name())
         })
     };
     if let Some((rival, _)) = rivals().find(|(_, protocol)| protocol.class() != own.class()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind,
+    Hostname, ListenerId, NsName, Reason, RouteConfigId,
     backend::Transport,
     filter::Scheme,
     listener::{ClientMode, ListenerProtocol},
@@ -110,9 +110,9 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     if protocol.transport() == Transport::Tcp && scope.get::<Strict>(&()).is_some() {
         scope.demand::<OfferedListener>((gateway.clone(), summary.port));
     }
-    if let Some(kind @ (RouteKind::TcpRoute | RouteKind::UdpRoute)) = protocol.streams() {
+    if matches!(protocol, ListenerProtocol::Tcp | ListenerProtocol::Udp) {
         // It leads there whether a route does or not.
-        scope.demand::<Place>(PlaceId { listener: key.clone(), kind, hostname: Hostname::Any });
+        scope.demand::<Place>(PlaceId { listener: key.clone(), protocol, hostname: Hostname::Any });
     }
     let Some(config) = summary.route_config() else { return };
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));

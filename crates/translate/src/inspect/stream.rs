@@ -2,7 +2,7 @@
 
 use api::{Kind, ObjectId};
 use ir::{
-    Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteId, RouteKind,
+    Chain, Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteId, RouteKind,
     backend::{Destination, Transport},
     stream::PlaceId,
     upstream::Tls,
@@ -14,7 +14,7 @@ use crate::tables::{
     gateway::ClientCertificate,
     input::ObjectKey,
     listener::{ListenerRow, PortListeners},
-    stream::{self, ChainsAt, PlaceShares, Placed, Placing, StreamRule, StreamsAt, Winner},
+    stream::{self, ChainsAt, PlaceShares, ShutAt, StreamRule, StreamsAt, Winner},
     tls::NoRoom,
 };
 
@@ -42,7 +42,7 @@ impl Inspector<'_> {
         let route = route.map(|route| RouteId::clone(&route));
         let rule = route.as_ref().and_then(|route| self.engine.get::<StreamRule>(route));
         let all = self.engine.group::<StreamsAt>(place);
-        let others = all.iter().skip(1).map(|(age, ())| RouteId::new(place.kind, age.name.clone()));
+        let others = all.iter().skip(1).filter_map(|(age, ())| Some(RouteId::new(place.kind()?, age.name.clone())));
         let shares = self.engine.get::<PlaceShares>(place).filter(|_| route.is_some());
         let gateway = &place.listener.gateway;
         let certificate = self.engine.get::<ClientCertificate>(gateway);
@@ -64,18 +64,20 @@ impl Inspector<'_> {
         let nowhere = shares.as_ref().map_or(0, |shares| shares.rejected);
         let problems =
             rule.iter().flat_map(|rule| rule.fault.iter().chain(&rule.unresolved).chain(&rule.blocked).cloned());
+        let chain = route.clone().map(Chain::root);
+        let beyond_share = chain.iter().flat_map(|chain| self.no_room(chain)(0));
         StreamPlace {
             place: place.clone(),
             superseded: others.collect(),
             shares: sent.chain((nowhere > 0).then_some((None, nowhere))).collect(),
-            problems: problems.collect(),
+            problems: problems.chain(beyond_share).collect(),
             unsent: no_room.into_iter().chain(unshown).collect(),
             route,
         }
     }
 
     fn is_placed(self, place: &PlaceId) -> bool {
-        self.engine.get::<Placing>(place).is_some_and(|placed| *placed == Placed::Here)
+        !place.is_hostname() || self.engine.group::<ChainsAt>(&place.listener).get(&place.hostname).is_some()
     }
 
     /// The places that a route asks for at a listener that is served, and whether it serves each.
@@ -98,10 +100,14 @@ impl Inspector<'_> {
         found.next().map(|((_, name), at)| (name.clone(), at.served))
     }
 
-    /// The hostname of a TLS listener under which connections to a server stand; none where they are closed.
-    pub fn chain_for(self, listener: &ListenerId, server: &Hostname) -> Option<Hostname> {
-        let chains = self.engine.group::<ChainsAt>(listener);
-        server.covering().find(|hostname| chains.get(hostname).is_some())
+    /// The hostname of a TLS listener under which connections to a server stand, and whether it is served; none where no route
+    /// asks for them. Of one that is not, connections are closed.
+    pub fn chain_for(self, listener: &ListenerId, server: &Hostname) -> Option<(Hostname, bool)> {
+        let (chains, shut) = (self.engine.group::<ChainsAt>(listener), self.engine.group::<ShutAt>(listener));
+        server.covering().find_map(|hostname| {
+            let is_served = chains.get(&hostname).is_some();
+            (is_served || shut.get(&hostname).is_some()).then_some((hostname, is_served))
+        })
     }
 
     /// Why the backends of a route cannot be used.

@@ -10,8 +10,8 @@ use api::{
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
-use engine::{Derived, Emitter, Scope, View};
-use ir::{Chain, Port, Problem, Reason, RouteId, RouteKind, Severity, route::ParentRef, stream::PlaceId};
+use engine::{Derived, Emitter, View};
+use ir::{Chain, Port, Problem, Reason, RouteId, Severity, route::ParentRef, stream::PlaceId};
 
 use self::{
     child::child,
@@ -21,13 +21,12 @@ use self::{
 use super::{Conditions, Report, and_notes, json, listed};
 use crate::{
     delegation::may_consent,
-    stream::{self, Why},
+    stream::Unserved,
     tables::{
-        attachment::{Attached, Attachment, Unacceptable},
+        attachment::{Attachment, Unacceptable},
         delegation::Places,
         gateway::Fault,
         input::{Config, Strict, Waiting},
-        listener::ListenerRow,
         route::{RouteGeneration, RouteHead},
     },
     words::listed_with,
@@ -66,43 +65,31 @@ struct Parent {
     problems: Option<Arc<RouteProblems>>,
 }
 
-/// Where other routes of streams are served in the place of one.
-struct Superseded(Vec<(PlaceId, Port)>);
-
-impl Superseded {
-    fn of(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Self {
-        if !route.kind.is_stream() {
-            return Self(Vec::new());
+/// What is told of places that a parent selects where other routes of streams are served in the place of one. It names no other
+/// route, which may be of another namespace.
+fn superseded_at(superseded: &[(PlaceId, Port)], parent: &ParentRef, own: &Arc<str>) -> Option<Box<str>> {
+    let is_there = |(place, port): &&(PlaceId, Port)| {
+        parent.parent(own).is_some_and(|parent| parent == place.listener.parent())
+            && parent.section().is_none_or(|section| *section == place.listener.name.section)
+            && parent.port.is_none_or(|wanted| Port::try_from(wanted).is_ok_and(|wanted| wanted == *port))
+    };
+    let where_to = |(place, _): &(PlaceId, Port)| {
+        let listener = &place.listener.name;
+        if place.is_hostname() {
+            format!("{} of listener {listener}", place.hostname)
+        } else {
+            format!("listener {listener}")
         }
-        let all = stream::unserved(scope, route, attached).into_iter().filter(|it| it.why == Why::Superseded);
-        let with_port = |place: PlaceId| {
-            let port = scope.get::<ListenerRow>(&place.listener)?.model.port;
-            Some((place, port))
-        };
-        Self(all.filter_map(|it| with_port(it.place)).collect())
-    }
-
-    /// What is told of those that a parent selects. It names no other route, which may be of another namespace.
-    fn at(&self, parent: &ParentRef, own: &Arc<str>) -> Option<Box<str>> {
-        let is_there = |(place, port): &&(PlaceId, Port)| {
-            parent.parent(own).is_some_and(|parent| parent == place.listener.parent())
-                && parent.section().is_none_or(|section| *section == place.listener.name.section)
-                && parent.port.is_none_or(|wanted| Port::try_from(wanted).is_ok_and(|wanted| wanted == *port))
-        };
-        let where_to = |(place, _): &(PlaceId, Port)| match place.kind {
-            RouteKind::TlsRoute => format!("{} of listener {}", place.hostname, place.listener.name),
-            _ => format!("listener {}", place.listener.name),
-        };
-        let places: Vec<_> = self.0.iter().filter(is_there).map(where_to).collect();
-        (!places.is_empty()).then(|| {
-            let places = listed_with(", ", &places);
-            format!(
-                "another route, which is older or first by its name, is served in its place at {places}; remove either, or give \
-                 each a listener of its own"
-            )
-            .into()
-        })
-    }
+    };
+    let places: Vec<_> = superseded.iter().filter(is_there).map(where_to).collect();
+    (!places.is_empty()).then(|| {
+        let places = listed_with(", ", &places);
+        format!(
+            "another route, which is older or first by its name, is served in its place at {places}; remove either, or give \
+             each a listener of its own"
+        )
+        .into()
+    })
 }
 
 impl Derived for RouteStatus {
@@ -112,20 +99,23 @@ impl Derived for RouteStatus {
         let places = may_consent(&route.parents).then(|| scope.group::<Places>(key));
         // No parent reports on a route that stands nowhere.
         let stands_alone = !attached.parents.is_empty() || places.as_ref().is_none_or(View::is_empty);
+        let unserved = if key.kind.is_stream() { Unserved::of(scope, key, &attached) } else { Unserved::default() };
         let own = || {
             if key.kind.is_stream() {
-                return RouteProblems::of_streams(scope, key, &attached).shared();
+                return RouteProblems::of_streams(scope, key, &attached, &unserved).shared();
             }
             RouteProblems::of(scope, &attached, [&Chain::root(key.clone())]).shared()
         };
-        let superseded = Superseded::of(scope, key, &attached);
         let own = if stands_alone { own() } else { None };
         let parent = |entry: Entry<'_>| match entry {
             Entry::Gateway(state) => Parent {
                 reference: route.parents.get(state.index).map(reference_of).unwrap_or_default(),
                 detached: state.refused.clone(),
                 refused: scope.get::<Unacceptable>(key).map(|fault| Box::new(Fault::clone(&fault))),
-                superseded: route.parents.get(state.index).and_then(|parent| superseded.at(parent, key.namespace())),
+                superseded: route
+                    .parents
+                    .get(state.index)
+                    .and_then(|parent| superseded_at(&unserved.superseded, parent, key.namespace())),
                 problems: own.clone(),
             },
             Entry::Selecting(reference, _, places) => child(scope, &attached, &reference, &places),

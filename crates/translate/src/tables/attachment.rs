@@ -36,6 +36,8 @@ pub(crate) struct Attached {
     pub(crate) listeners: Box<[(ListenerId, Box<[ServedHostname]>)]>,
     /// Those of them that are served.
     pub(crate) served: Box<[ListenerId]>,
+    /// Those of them that pass TLS through, sorted.
+    pub(crate) passing: Box<[ListenerId]>,
     /// What is wrong outside its rules.
     pub(crate) problems: Box<[Problem]>,
 }

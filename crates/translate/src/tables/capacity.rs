@@ -1,6 +1,6 @@
 //! What is asked of the memory of a Gateway's proxies.
 
-use ir::{Hostname, ListenerId, NsName, RouteConfigId};
+use ir::{Hostname, ListenerId, NsName, RouteConfigId, RouteId, stream::PlaceId};
 
 use super::backend::ClusterId;
 
@@ -16,14 +16,16 @@ tables! {
 groups! {
     /// The hostnames of a route configuration that routes have its listeners serve, each once for each of these.
     HostsAsked: RouteConfigId, (ListenerId, Hostname) => u64, sum of |one| *one;
+    /// The places of streams at a Gateway for which routes ask, each with the one that serves it.
+    PlaceClaims: NsName, PlaceId => RouteId;
 }
 
-/// What becomes of a rule at a hostname where there is no room for it.
+/// What becomes of a rule at a hostname, or of a place of streams, where there is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Its routes answer 500.
     Closed,
-    /// All of the hostname answers 500.
+    /// All of the hostname answers 500; connections for one of streams are closed.
     Shut,
     /// It claims nothing: there is no room for direct responses either.
     LeftOut,

@@ -2,38 +2,40 @@
 
 use std::sync::Arc;
 
-use engine::Scope;
 use ir::{
-    Chain, Hostname, ListenerId, NsName, Problem, RouteId,
+    Hostname, ListenerId, Problem, RouteId, RouteKind,
     backend::{Destination, Way},
+    listener::ListenerProtocol,
     matching::Age,
     stream::PlaceId,
 };
 
-use super::{attachment::Attached, tls::BundleId};
+use super::{attachment::Attached, capacity::Room, tls::BundleId};
 
 groups! {
     /// The routes that would serve a place, the oldest first: that one does.
     StreamsAt: PlaceId, Age => ();
-    /// The hostnames of TLSRoutes at a Gateway, each with the oldest route that asks for it, the oldest first.
-    PlacesOf: NsName, (Age, PlaceId) => ();
     /// The hostnames of a TLS listener that have filter chains.
     ChainsAt: ListenerId, Hostname => ();
+    /// The hostnames of a TLS listener whose connections are closed, so that no broader one takes them.
+    ShutAt: ListenerId, Hostname => ();
 }
 
 tables! {
     /// The backends of a route, followed.
     StreamRule: RouteId => Streams;
-    /// Has a place be served, if that can be.
+    /// Has a place be served, if it is its listener's.
     Place: PlaceId => ();
     /// Has the proxies of its Gateway get what a place needs.
     ServedPlace: PlaceId => ();
-    /// Whether a place can be served.
-    Placing: PlaceId => Placed;
+    /// Whether a place is its listener's; absent where another listener of the port has the hostname, or a broader one that is
+    /// still narrower than its own.
+    Owned: PlaceId => ();
+    /// What becomes of a place for which there is no room; absent where there is. Who reads it is not woken by what has no room
+    /// elsewhere.
+    RoomOf: PlaceId => Room;
     /// The route that serves a place.
     Winner: PlaceId => RouteId;
-    /// Has the proxies of a Gateway have room for what a route has them take at a listener.
-    StreamClaim: (RouteId, ListenerId) => ();
     /// Where connections or datagrams of a place go; absent where nobody takes any.
     PlaceShares: PlaceId => Shares;
     /// How the endpoints of a place are connected to, where policies say anything of it.
@@ -91,17 +93,6 @@ impl Dialed {
     }
 }
 
-/// Whether a place can be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
-    /// It is.
-    Here,
-    /// Another listener of the port has the hostname, or a broader one that is still narrower than its own.
-    Elsewhere,
-    /// There are too many at the Gateway.
-    TooMany,
-}
-
 /// Where connections or datagrams of a place go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
@@ -117,17 +108,12 @@ pub(crate) fn places<'a>(
     attached: &'a Attached,
     listener: &'a ListenerId,
 ) -> impl Iterator<Item = PlaceId> + 'a {
+    let protocol = match route.kind {
+        RouteKind::TcpRoute => ListenerProtocol::Tcp,
+        RouteKind::UdpRoute => ListenerProtocol::Udp,
+        _ if attached.passing.binary_search(listener).is_ok() => ListenerProtocol::TlsPassthrough,
+        _ => ListenerProtocol::TlsTerminate,
+    };
     let hostnames = attached.hostnames(listener).iter();
-    hostnames.map(|served| PlaceId { listener: listener.clone(), kind: route.kind, hostname: served.hostname.clone() })
-}
-
-/// Whether a route serves a place.
-pub(crate) fn is_won(scope: &Scope<'_>, route: &RouteId, place: &PlaceId) -> bool {
-    scope.get::<Winner>(place).is_some_and(|winner| *winner == *route)
-        && scope.get::<Placing>(place).is_some_and(|placed| *placed == Placed::Here)
-}
-
-/// What a route asks for at a listener, as capacities are shared out.
-pub(crate) fn claim_of(route: &RouteId, listener: &ListenerId) -> (Chain, u32, ListenerId) {
-    (Chain::root(route.clone()), 0, listener.clone())
+    hostnames.map(move |served| PlaceId { listener: listener.clone(), protocol, hostname: served.hostname.clone() })
 }

@@ -172,7 +172,8 @@ fn serves(route: &Value, served: &BTreeMap<ResourceKey, Encoded>, gateway: &NsNa
 
 /// Where places of streams send to, and in which way.
 fn reached(decoded: &mut Decoded, served: &BTreeMap<ResourceKey, Encoded>) -> BTreeSet<String> {
-    let is_place = |key: &ResourceKey| ["tcp/", "udp/", "tls/"].iter().any(|kind| key.name.starts_with(kind));
+    let is_place =
+        |key: &ResourceKey| ["tcp/", "udp/", "tls/", "tls-passthrough/"].iter().any(|kind| key.name.starts_with(kind));
     let places = served.iter().filter(|(key, _)| key.kind == ResourceKind::Endpoints && is_place(key));
     let mut reached = BTreeSet::new();
     for (key, encoded) in places {

@@ -2,6 +2,9 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
+mod bounds;
+mod hostnames;
+
 use std::collections::BTreeMap;
 
 use api::Kind;
@@ -332,6 +335,30 @@ fn what_shares_a_port_conflicts_unless_something_tells_it_apart() {
 }
 
 #[test]
+fn a_listener_that_can_never_serve_takes_no_listener_of_another_protocol_down() {
+    let with = |mut listener: Value, field: &str, value: Value| {
+        listener[field] = value;
+        listener
+    };
+    let options = json!({"mode": "Passthrough", "options": {"a/b": "c"}});
+    for (sound, refused, expected) in [
+        (http("sound", 80, ""), with(stream("refused", 80, "TCP"), "hostname", json!("a.example.com")), "http/80"),
+        (http("sound", 80, ""), with(tls("refused", 80, "a.example.com", None), "tls", options.clone()), "http/80"),
+        (
+            https("sound", 80, "", "c"),
+            with(tls("refused", 80, "", None), "tls", options.clone()),
+            "https/80/sound, over TLS",
+        ),
+    ] {
+        let scene = scene(json!([sound, refused]), []);
+        assert_eq!(scene.listener("infra/edge", "sound", "Programmed"), "True Programmed", "{refused}");
+        assert_eq!(scene.listener("infra/edge", "refused", "Programmed"), "False Invalid", "{refused}");
+        let expected = BTreeMap::from([(String::new(), expected.to_owned())]);
+        assert_eq!(chains(&scene, "listener/80"), expected, "{refused}");
+    }
+}
+
+#[test]
 fn what_no_listener_of_a_protocol_can_have_is_refused() {
     let with = |mut listener: Value, field: &str, value: Value| {
         listener[field] = value;
@@ -402,7 +429,11 @@ fn nothing_goes_in_plain_text_where_a_policy_says_tls() {
     assert_eq!(localities(&scene, "tcp/db"), [plain(1, &A), plain(2, &NOWHERE)]);
     let closed = condition(&scene, Kind::TcpRoute, "apps/r", 0, "ResolvedRefs");
     assert!(closed.starts_with("False InvalidBackendTLS"), "{closed}");
-    assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &A), plain(2, &B)], "no policy holds there");
+    assert_eq!(
+        localities(&scene, "tls-passthrough/through/a.example.com"),
+        [plain(1, &A), plain(2, &B)],
+        "no policy holds there"
+    );
     assert!(condition(&scene, Kind::TlsRoute, "apps/t", 0, "ResolvedRefs").starts_with("True"));
     scene.put(authorities());
     let secured = (2, "service/apps/b/80/tls".to_owned(), B.map(str::to_owned).to_vec());
@@ -419,7 +450,24 @@ fn nothing_goes_in_plain_text_where_a_policy_says_tls() {
     let policy = scene.status(Kind::BackendTlsPolicy, "apps/p");
     assert_eq!(policy["ancestors"][0]["ancestorRef"]["name"], "edge", "{policy}");
     // What is passed through is TLS already.
-    assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &A), plain(2, &B)]);
+    assert_eq!(localities(&scene, "tls-passthrough/through/a.example.com"), [plain(1, &A), plain(2, &B)]);
+}
+
+#[test]
+fn a_listener_that_passes_tls_through_from_now_on_has_other_clusters_than_before() {
+    let objects = || [tls_route("t", &["a.example.com"], to("b")), tls_policy("b"), authorities()];
+    let mut scene = scene(json!([tls("tls", 443, "", Some("c"))]), objects());
+    let ended = chains(&scene, "listener/443")["a.example.com"].clone();
+    assert_eq!(ended, "tls/tls/a.example.com, over TLS");
+    let changes = scene.put(gateway("edge", json!([tls("tls", 443, "", None)])));
+    // Proxies that still end TLS send to the cluster of before, which has no endpoint that is connected to in plain text.
+    let of_before = changes
+        .resources
+        .iter()
+        .find(|(key, _)| key.kind == ResourceKind::Endpoints && &*key.name == "tls/tls/a.example.com");
+    assert!(matches!(of_before, Some((_, None))), "{:?}", changed(&changes));
+    assert_eq!(chains(&scene, "listener/443")["a.example.com"], "tls-passthrough/tls/a.example.com");
+    assert_eq!(localities(&scene, "tls-passthrough/tls/a.example.com"), [plain(1, &B)]);
 }
 
 #[test]
@@ -462,6 +510,33 @@ fn an_endpoint_that_is_secured_for_one_and_not_for_another_is_not_taken_twice() 
 }
 
 #[test]
+fn what_came_in_tls_does_not_go_on_in_plain_text_to_a_port_that_says_tls() {
+    let listeners = json!([
+        stream("db", 5432, "TCP"),
+        tls("ends", 443, "a.example.com", Some("c")),
+        tls("through", 443, "b.example.com", None),
+    ]);
+    for protocol in ["https", "tls", "kubernetes.io/wss"] {
+        let mut port = backend("b", 2, 1);
+        port[0]["spec"]["ports"][0]["appProtocol"] = json!(protocol);
+        let names = ["a.example.com", "b.example.com"];
+        let objects = [stream_route("TCPRoute", "r", to("b")), tls_route("t", &names, to("b"))];
+        let mut scene = scene(listeners.clone(), port.into_iter().chain(objects));
+        assert_eq!(localities(&scene, "tls/ends/a.example.com"), [], "{protocol}");
+        let told = condition(&scene, Kind::TlsRoute, "apps/t", 0, "ResolvedRefs");
+        assert!(told.starts_with("False UnsupportedProtocol") && told.contains("BackendTLSPolicy"), "{told}");
+        // What is not known, and what is passed through, may be TLS as it is.
+        assert_eq!(localities(&scene, "tcp/db"), [plain(1, &B)], "{protocol}");
+        assert_eq!(localities(&scene, "tls-passthrough/through/b.example.com"), [plain(1, &B)], "{protocol}");
+        scene.put(tls_policy("b"));
+        scene.put(authorities());
+        let secured = (1, "service/apps/b/80/tls".to_owned(), B.map(str::to_owned).to_vec());
+        assert_eq!(localities(&scene, "tls/ends/a.example.com"), [secured], "{protocol}");
+        assert!(condition(&scene, Kind::TlsRoute, "apps/t", 0, "ResolvedRefs").starts_with("True"), "{protocol}");
+    }
+}
+
+#[test]
 fn a_config_policy_wraps_connections_too() {
     let policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy",
         "metadata": {"name": "p", "namespace": "apps", "generation": 1},
@@ -469,84 +544,6 @@ fn a_config_policy_wraps_connections_too() {
     let scene = scene(json!([stream("db", 5432, "TCP")]), [stream_route("TCPRoute", "r", to("a")), policy]);
     let expected = (1, "service/apps/a/80".to_owned(), A.map(str::to_owned).to_vec());
     assert_eq!(localities(&scene, "tcp/db"), [expected], "{:?}", scene.problems());
-}
-
-#[test]
-fn a_hostname_has_a_chain_while_a_route_asks_for_it_and_is_closed_otherwise() {
-    let listeners = json!([
-        https("web", 443, "web.example.com", "c"),
-        tls("ends", 443, "*.ends.example.com", Some("c")),
-        tls("through", 443, "*.example.com", None),
-    ]);
-    let mut scene = scene(listeners, []);
-    let of = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(names, to)| ((*names).to_owned(), (*to).to_owned())).collect()
-    };
-    let web = ("web.example.com", "https/443/web, over TLS");
-    assert_eq!(chains(&scene, "listener/443"), of(&[web, ("*.ends.example.com *.example.com", "closed")]));
-    scene.put(tls_route("r", &["a.example.com", "b.ends.example.com", "web.example.com", "else.example.net"], to("a")));
-    let (a, b) = (
-        ("a.example.com", "tls/through/a.example.com"),
-        ("b.ends.example.com", "tls/ends/b.ends.example.com, over TLS"),
-    );
-    assert_eq!(chains(&scene, "listener/443"), of(&[web, a, b, ("*.ends.example.com *.example.com", "closed")]));
-    assert!(
-        condition(&scene, Kind::TlsRoute, "apps/r", 0, "Accepted")
-            .contains("web.example.com is not served at listener")
-    );
-    // A second route for a hostname, and the end of the first, change no listener.
-    let second = tls_route("second", &["a.example.com", "*.example.com"], to("b"));
-    let changes = changed(&scene.put(second.clone()));
-    assert!(
-        changes.contains(&"Listener listener/443".to_owned()),
-        "*.example.com has a chain from now on: {changes:?}"
-    );
-    // At each listener it is what both have in common.
-    let below = ("*.ends.example.com", "tls/ends/*.ends.example.com, over TLS");
-    let expected = of(&[web, a, b, below, ("*.example.com", "tls/through/*.example.com")]);
-    assert_eq!(chains(&scene, "listener/443"), expected);
-    assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &A)]);
-    let superseded = condition(&scene, Kind::TlsRoute, "apps/second", 0, "portcullis.dev/Serving");
-    assert!(superseded.contains("a.example.com of listener through"), "{superseded}");
-    assert!(!superseded.contains("*.example.com of"), "{superseded}");
-    let moved = changed(&scene.put(created(tls_route("r", &["b.ends.example.com"], to("a")), 1)));
-    assert_eq!(moved, ["Endpoints tls/through/a.example.com"]);
-    assert_eq!(localities(&scene, "tls/through/a.example.com"), [plain(1, &B)]);
-}
-
-#[test]
-fn the_key_of_a_listener_is_sent_once_a_chain_shows_its_certificate() {
-    let mut scene = scene(json!([tls("ends", 443, "*.example.com", Some("c"))]), []);
-    let sent = |scene: &Scene| scene.resource("infra/edge", ResourceKind::Secret, "secret/infra/c").is_some();
-    assert!(!sent(&scene), "no connection is ended yet");
-    scene.put(tls_route("r", &["a.example.com"], to("a")));
-    assert!(sent(&scene));
-    scene.put(tls_route("r", &["a.example.net"], to("a")));
-    assert!(!sent(&scene), "no hostname is the listener's");
-}
-
-#[test]
-fn a_listener_that_is_not_served_keeps_its_names_from_broader_ones() {
-    let listeners = json!([tls("ends", 443, "a.example.com", Some("missing")), tls("through", 443, "", None)]);
-    let scene = scene(listeners, [tls_route("r", &["a.example.com", "b.example.com"], to("a"))]);
-    assert_eq!(scene.listener("infra/edge", "ends", "ResolvedRefs"), "False InvalidCertificateRef");
-    let chains = chains(&scene, "listener/443");
-    assert_eq!(chains["b.example.com"], "tls/through/b.example.com");
-    assert_eq!(chains["a.example.com"], "closed");
-    assert_eq!(chains[""], "closed");
-}
-
-#[test]
-fn names_in_common_are_served_and_others_are_told() {
-    let listeners = json!([tls("through", 443, "*.example.com", None)]);
-    let scene = scene(
-        listeners,
-        [tls_route("r", &["*.a.example.com", "*.com"], to("a")), tls_route("none", &["example.net"], to("a"))],
-    );
-    let names: Vec<_> = chains(&scene, "listener/443").into_keys().collect();
-    assert_eq!(names, ["*.a.example.com", "*.example.com"]);
-    let none = condition(&scene, Kind::TlsRoute, "apps/none", 0, "Accepted");
-    assert!(none.starts_with("False NoMatchingListenerHostname"), "{none}");
 }
 
 #[test]
@@ -581,27 +578,4 @@ fn a_gateway_that_takes_streams_alone_has_a_service_with_their_transport() {
     let service = objects.iter().find(|object| object.kind == "Service").expect("a Service");
     let ports = &service.object["spec"]["ports"];
     assert_eq!([&ports[0]["protocol"], &ports[1]["protocol"]], ["TCP", "UDP"], "{ports}");
-}
-
-#[test]
-fn who_asks_for_more_than_his_share_goes_without_and_others_are_served() {
-    let mut settings = ir::Settings::default();
-    settings.capacity.max_bytes = 2 << 20;
-    let many: Vec<_> = (0..40).map(|number| format!("n{number}.example.com")).collect();
-    let names: Vec<_> = many.iter().map(String::as_str).collect();
-    let mut modest = tls_route("modest", &["modest.example.com"], to("a"));
-    modest["metadata"]["namespace"] = json!("infra");
-    modest["spec"]["parentRefs"] = json!([{"name": "edge"}]);
-    modest["spec"]["rules"][0]["backendRefs"] = json!([{"name": "own", "port": 80}]);
-    let mut own = backend("own", 7, 1).to_vec();
-    for object in &mut own {
-        object["metadata"]["namespace"] = json!("infra");
-    }
-    let objects =
-        [gateway("edge", json!([tls("through", 443, "", None)]))].into_iter().chain(backend("a", 1, 2)).chain(own);
-    let scene = Scene::with(settings, objects.chain([tls_route("greedy", &names, to("a")), modest]));
-    assert_eq!(localities(&scene, "tls/through/modest.example.com"), [plain(1, &["10.0.7.1"])]);
-    assert_eq!(localities(&scene, "tls/through/n0.example.com"), []);
-    let told = condition(&scene, Kind::TlsRoute, "apps/greedy", 0, "PartiallyInvalid");
-    assert!(told.contains("leads nowhere"), "{told} {:?}", scene.problems());
 }

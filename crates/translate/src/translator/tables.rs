@@ -41,11 +41,10 @@ use crate::{
         backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
         policy::PolicyStatus, route::RouteStatus,
     },
-    stream::FirstBeyond,
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster, ShownThere},
-        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked},
+        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked, PlaceClaims},
         delegation::{
             Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
             Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
@@ -69,8 +68,7 @@ use crate::{
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
         stream::{
-            ChainsAt, Place, PlaceShares, PlacesOf, Placing, ServedPlace, StreamClaim, StreamRule, StreamsAt, WaysAt,
-            Winner,
+            ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
         },
         strict::{OfferedListener, OfferedPart, OfferedWide},
         tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsRoom, TlsTargeting},
@@ -180,13 +178,8 @@ pub(super) fn all() -> Engine {
         .derived_for_each::<Attachment, Routes>(same)
         .group::<StreamsAt>()
         .lookup::<Winner>()
+        .lookup::<Owned>()
         .derived::<Place>()
-        .group::<PlacesOf>()
-        .lookup::<FirstBeyond>()
-        .lookup::<Placing>()
-        .derived::<ServedPlace>()
-        .group::<ChainsAt>()
-        .derived::<StreamClaim>()
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
@@ -243,8 +236,13 @@ pub(super) fn all() -> Engine {
         .derived::<AskedTokens>()
         .group::<Fixed>()
         .group::<Claims>()
+        .group::<PlaceClaims>()
         .lookup::<Overflow>()
         .lookup::<OverrunOf>()
+        .lookup::<RoomOf>()
+        .derived::<ServedPlace>()
+        .group::<ChainsAt>()
+        .group::<ShutAt>()
         .lookup::<ShutHost>()
         .group::<Charges>()
         .derived::<Asking>()

@@ -10,7 +10,7 @@ use crate::{
     budget::left_out,
     capacity::Overruns,
     resolve::{Findings, RuleFindings},
-    stream::{self, Why},
+    stream::{self, Unserved},
     tables::{attachment::Attached, delegation::TruncatedChildren, route::RouteHead, stream::StreamRule},
     words::MAX_LISTED,
 };
@@ -78,23 +78,17 @@ impl RouteProblems {
     }
 
     /// The problems of a route of streams.
-    pub(super) fn of_streams(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Self {
+    pub(super) fn of_streams(scope: &Scope<'_>, route: &RouteId, attached: &Attached, unserved: &Unserved) -> Self {
         let mut all = Self { head: attached.problems.clone(), ..Self::default() };
         if let Some(rule) = scope.get::<StreamRule>(route) {
             all.faults.extend(rule.fault.iter().cloned());
             all.unresolved.extend(rule.unresolved.iter().cloned());
-            if !stream::passes_all_through(scope, route, attached) {
+            if !stream::passes_all_through(route, attached) {
                 all.unresolved.extend(rule.blocked.iter().cloned());
             }
         }
         all.faults.extend(Overruns::read(scope, &Chain::root(route.clone())).problems(0));
-        for unserved in stream::unserved(scope, route, attached) {
-            match unserved.why {
-                Why::Superseded => {}
-                Why::Elsewhere => all.warnings.push(unserved.elsewhere()),
-                Why::TooMany => all.faults.push(unserved.too_many()),
-            }
-        }
+        all.warnings.extend(unserved.elsewhere());
         all.faults.extend(stream::refused(scope, route, attached));
         all
     }
