@@ -202,6 +202,12 @@ pub struct Edge {
     pub request_headers_timeout: Duration,
     /// How long a connection may be without a request.
     pub idle_timeout: Duration,
+    /// How long a connection of TCP or TLS that is led on as a whole may be silent; zero is forever.
+    pub tcp_idle_timeout: Duration,
+    /// How long such a connection may last; zero is without end.
+    pub tcp_max_duration: Duration,
+    /// How long a session of datagrams may be silent.
+    pub udp_session_timeout: Duration,
     /// How long a connection is drained before it is closed.
     pub drain_timeout: Duration,
     /// Connections of one Envoy at a time.
@@ -269,6 +275,9 @@ impl Default for Edge {
             stream_idle_timeout: Duration::from_mins(5),
             request_headers_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_hours(1),
+            tcp_idle_timeout: Duration::from_hours(1),
+            tcp_max_duration: Duration::ZERO,
+            udp_session_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(5),
             max_connections: 50_000,
             max_heap_bytes: 0,

@@ -148,6 +148,15 @@ settings! {
     /// How long a connection may be without a request.
     idle_timeout: Duration => edge.idle_timeout, "edge.idleTimeout", "PORTCULLIS_IDLE_TIMEOUT", "DURATION", "1h",
         duration;
+    /// How long a connection of TCP or TLS that is led on as a whole may be silent; 0s is forever.
+    tcp_idle_timeout: Duration => edge.tcp_idle_timeout, "edge.tcpIdleTimeout", "PORTCULLIS_TCP_IDLE_TIMEOUT",
+        "DURATION", "1h", duration;
+    /// How long such a connection may last; 0s is without end.
+    tcp_max_duration: Duration => edge.tcp_max_duration, "edge.tcpMaxDuration", "PORTCULLIS_TCP_MAX_DURATION",
+        "DURATION", "0s", duration;
+    /// How long a session of datagrams may be silent.
+    udp_session_timeout: Duration => edge.udp_session_timeout, "edge.udpSessionTimeout",
+        "PORTCULLIS_UDP_SESSION_TIMEOUT", "DURATION", "1m", positive_duration;
     /// How long a connection is drained before it is closed.
     drain_timeout: Duration => edge.drain_timeout, "edge.drainTimeout", "PORTCULLIS_DRAIN_TIMEOUT", "DURATION", "5s",
         duration;

@@ -1,7 +1,5 @@
 //! What takes connections and datagrams as a whole: each place has one cluster, so that what routes say changes no listener.
 
-use std::time::Duration;
-
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -34,9 +32,6 @@ use prost::Message;
 use super::{access_log, has_names};
 use crate::{boolean, bytes::any, duration, extension, resource::Encoded, uint32};
 
-/// How long a session of datagrams may be silent.
-const SESSION_IDLE: Duration = Duration::from_mins(1);
-
 /// The largest datagram, both ways, in bytes: Envoy drops larger ones without a word, from 1,500 on where nothing is said.
 const DATAGRAM: u64 = 9_000;
 
@@ -45,7 +40,8 @@ pub(super) fn tcp_proxy(cluster: &str, edge: &Edge) -> TcpProxy {
     TcpProxy {
         stat_prefix: cluster.into(),
         cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.into())),
-        idle_timeout: Some(duration(edge.idle_timeout)),
+        idle_timeout: Some(duration(edge.tcp_idle_timeout)),
+        max_downstream_connection_duration: (!edge.tcp_max_duration.is_zero()).then(|| duration(edge.tcp_max_duration)),
         // Another attempt could find an endpoint of another share.
         max_connect_attempts: Some(uint32(1)),
         access_log: edge.access_log.then(access_log::of_connections).into_iter().collect(),
@@ -90,7 +86,7 @@ fn udp_proxy(cluster: &str, edge: &Edge) -> UdpProxyConfig {
     UdpProxyConfig {
         stat_prefix: cluster.into(),
         route_specifier: Some(RouteSpecifier::Matcher(matcher)),
-        idle_timeout: Some(duration(SESSION_IDLE)),
+        idle_timeout: Some(duration(edge.udp_session_timeout)),
         upstream_socket_config: Some(datagrams()),
         access_log: edge.access_log.then(access_log::of_connections).into_iter().collect(),
         ..UdpProxyConfig::default()

@@ -52,6 +52,36 @@ fn every_sample_of_datagrams_keeps_the_rules_of_its_message_and_has_one_encoding
 }
 
 #[test]
+fn connections_and_sessions_last_as_long_as_settings_say() {
+    use std::time::Duration;
+
+    let edge = Edge {
+        tcp_idle_timeout: Duration::from_mins(5),
+        tcp_max_duration: Duration::from_hours(2),
+        udp_session_timeout: Duration::from_secs(3),
+        ..Edge::default()
+    };
+    let proxies = |edge: &Edge| {
+        let samples = listeners(&secrets());
+        let built = samples.iter().map(|sample| {
+            let built = json::value(LISTENER, &listener(sample, edge).body.to_bytes()).expect("a listener");
+            built["filterChains"].as_array().cloned().unwrap_or_default()
+        });
+        let configs = built.flatten().map(|chain| chain["filters"][0]["typedConfig"].clone());
+        configs.filter(|config| config["cluster"].is_string()).collect::<Vec<_>>()
+    };
+    for (edge, idle, most) in [(&edge, "300s", json!("7200s")), (&Edge::default(), "3600s", Value::Null)] {
+        let all = proxies(edge);
+        assert!(!all.is_empty());
+        for proxy in all {
+            assert_eq!((&proxy["idleTimeout"], &proxy["maxDownstreamConnectionDuration"]), (&json!(idle), &most));
+        }
+    }
+    let built = json::value(LISTENER, &udp(&udp_listeners()[0], &edge).body.to_bytes()).expect("a listener");
+    assert_eq!(built["listenerFilters"][0]["typedConfig"]["idleTimeout"], "3s");
+}
+
+#[test]
 fn a_listener_of_datagrams_sends_all_to_one_cluster_and_has_no_chains() {
     let sample = &udp_listeners()[0];
     let built = json::value(LISTENER, &udp(sample, &Edge::default()).body.to_bytes()).expect("a listener");
