@@ -1,7 +1,10 @@
 //! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
 
+mod cleared;
+
 use std::{collections::BTreeSet, sync::Arc};
 
+use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
@@ -28,6 +31,7 @@ use crate::{
     backend::{self, config, tls},
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
+    inspect::sent::owner,
     login,
     policy::wide::{
         BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
@@ -38,13 +42,13 @@ use crate::{
         capacity::{AskedCluster, AskedTokens},
         gateway::{ClientCertificate, GatewayModel, GatewayRow},
         host::{HostsOf, WideAsked},
-        input::{ClearedListener, ClearedPart, Config, Strict},
+        input::{ClearedListener, ClearedPart, Config, ObjectKey, Strict},
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
         stream::ChainsAt,
-        strict::{Offered, OfferedListener, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -78,7 +82,7 @@ impl Derived for Outputs {
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port, Transport::Tcp) => {
-                let listener = served_listener(scope, gateway, *port)?;
+                let listener = cleared::served(scope, gateway, *port)?;
                 Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
             }
             // Nobody is asked about it: nothing that people write is in it but names.
@@ -106,24 +110,8 @@ fn client_certificate(scope: &Scope<'_>, gateway: &NsName) -> Option<Encoded> {
     Some(envoy::secret::secret(&TlsSecret { name: TlsSecret::OF_GATEWAY.into(), ..certificate.clone() }))
 }
 
-/// A listener as it is sent: as it was cleared, without what of it is gone, where Envoy is asked first.
-fn served_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
-    let now = listener(scope, gateway, port)?;
-    if !is_strict(scope) {
-        return Some(now);
-    }
-    let cleared = scope.get::<ClearedListener>(&(gateway.clone(), port))?;
-    if *cleared == now { Some(now) } else { cleared.limited(&now) }
-}
-
-impl Derived for OfferedListener {
-    fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<Listener> {
-        listener(scope, gateway, *port)
-    }
-}
-
 /// Has a part be judged, where that is asked for.
-fn offer(scope: &Emitter<'_>, part: PartId) {
+pub(crate) fn offer(scope: &Emitter<'_>, part: PartId) {
     if is_strict(scope) {
         scope.demand::<OfferedPart>(part);
     }
@@ -131,15 +119,23 @@ fn offer(scope: &Emitter<'_>, part: PartId) {
 
 impl Derived for OfferedPart {
     fn compute(scope: &Emitter<'_>, part: &PartId) -> Option<Offered> {
-        Some(Offered(match part {
+        let (offered, owner) = match part {
             PartId::Cluster(cluster) => {
-                scope.get::<ClusterBytes>(cluster).map(|encoded| Part::Cluster((*encoded).clone()))
+                let encoded = scope.get::<ClusterBytes>(cluster);
+                let owner = owner(cluster, |place| stream::owner(scope, place));
+                (encoded.map(|encoded| Part::Cluster((*encoded).clone())), owner)
             }
-            PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id)) => {
-                token_judges(scope, id).map(Part::Tokens)
+            PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) | ExtensionEntry::Login(id)) => {
+                let owner = id.clone().id(ObjectKind::GatewayExtension).into();
+                (token_judges(scope, id).map(Part::Tokens), owner)
             }
-            PartId::Entry(_) => Some(Part::Rate),
-        }))
+            // It is the same for all who say the same.
+            PartId::Entry(ExtensionEntry::LocalRate(_)) => {
+                (Some(Part::Rate), NsName::new("", "").id(ObjectKind::TrafficPolicy).into())
+            }
+            PartId::Chain(listener, hostname) => cleared::chain(scope, listener, hostname),
+        };
+        Some(Offered { part: offered, owner })
     }
 }
 
@@ -220,7 +216,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
         let entry = if of_logins { ExtensionEntry::LoginTokens } else { ExtensionEntry::Tokens };
         match &*scope.get::<ClearedPart>(&PartId::Entry(entry(id.clone())))? {
             Part::Tokens(judges) => Some(judges.clone()),
-            Part::Cluster(_) | Part::Rate => None,
+            Part::Cluster(_) | Part::Rate | Part::Chain(..) => None,
         }
     };
     extensions::extension(name, own, judges, 0)
@@ -275,26 +271,13 @@ fn chains_of(
     (hostname, name): (&Hostname, &ListenerName),
     at: &PortListener,
 ) -> Vec<FilterChain> {
-    let tls = at.protocol.ends_tls().then(|| TlsTermination {
-        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
-        clients: at
-            .clients
-            .as_ref()
-            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
-    });
     let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
     let stream = |kind, hostname: &Hostname| {
-        let place = PlaceId { listener: listener.clone(), kind, hostname: hostname.clone() };
-        FilterChain {
-            name: place.name().into(),
-            leads_to: LeadsTo::Cluster,
-            hostname: hostname.clone(),
-            tls: tls.clone(),
-        }
+        stream_chain(&PlaceId { listener: listener.clone(), kind, hostname: hostname.clone() }, at)
     };
     let requests =
-        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls.clone() };
+        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls_at(at) };
     match at.protocol {
         ListenerProtocol::Http => vec![requests(config(None), Hostname::Any)],
         ListenerProtocol::Https => vec![requests(config(Some(name.clone())), hostname.clone())],
@@ -305,6 +288,23 @@ fn chains_of(
         }
         ListenerProtocol::Udp => Vec::new(),
     }
+}
+
+/// The chain of a place of streams.
+fn stream_chain(place: &PlaceId, at: &PortListener) -> FilterChain {
+    let (name, hostname) = (place.name().into(), place.hostname.clone());
+    FilterChain { name, leads_to: LeadsTo::Cluster, hostname, tls: tls_at(at) }
+}
+
+/// The TLS that ends at a listener.
+fn tls_at(at: &PortListener) -> Option<TlsTermination> {
+    at.protocol.ends_tls().then(|| TlsTermination {
+        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+        clients: at
+            .clients
+            .as_ref()
+            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
+    })
 }
 
 fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {

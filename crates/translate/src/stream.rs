@@ -6,7 +6,7 @@
 
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    ListenerId, NsName, Problem, Reason, RouteId, RouteKind, Severity,
+    Hostname, ListenerId, NsName, Problem, Reason, RouteId, RouteKind, Severity,
     backend::{PLAIN, Transport, Way},
     filter::Scheme,
     listener::ListenerProtocol,
@@ -25,12 +25,13 @@ use crate::{
     capacity::{self, overrun},
     grant::Referrer,
     internal,
+    output::offer,
     tables::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
         capacity::AskedCluster,
         gateway::ClientCertificate,
-        input::{RefusedPart, Strict},
+        input::{RefusedPart, Strict, object_id},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs, ServedCluster},
         route::RouteRule,
@@ -38,7 +39,7 @@ use crate::{
             ChainsAt, Dialed, Place, PlaceShares, Placed, PlacesOf, Placing, ServedPlace, Shares, StreamClaim,
             StreamRule, StreamShare, Streams, StreamsAt, WaysAt, Winner, claim_of, is_won, places,
         },
-        strict::PartId,
+        strict::{Owner, PartId},
         tls::DialedBy,
     },
 };
@@ -189,6 +190,12 @@ impl Lookup for Placing {
     }
 }
 
+/// A hostname of TLSRoutes at a listener.
+pub(crate) fn place_of(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostname) -> Option<PlaceId> {
+    scope.get::<ListenerRow>(listener)?;
+    Some(PlaceId { listener: listener.clone(), kind: RouteKind::TlsRoute, hostname: hostname.clone() })
+}
+
 /// Whether the connections of a place are led on as they come.
 fn is_passed_through(scope: &Scope<'_>, place: &PlaceId) -> bool {
     place.kind == RouteKind::TlsRoute
@@ -240,6 +247,7 @@ fn serve(scope: &Emitter<'_>, place: &PlaceId) {
         for secret in scope.get::<ListenerRow>(&place.listener).iter().flat_map(|row| row.secrets(gateway)) {
             scope.demand::<Outputs>(secret);
         }
+        offer(scope, PartId::Chain(place.listener.clone(), place.hostname.clone()));
     }
     let cluster = (gateway.clone(), ClusterId::Place(place.clone()));
     scope.demand::<AskedCluster>(cluster.clone());
@@ -417,14 +425,28 @@ pub(crate) fn passes_all_through(scope: &Scope<'_>, route: &RouteId, attached: &
     route.kind == RouteKind::TlsRoute && all.all(|place| is_passed_through(scope, &place))
 }
 
+/// Whose the cluster of a place is: of the route that serves it, if one does.
+pub(crate) fn owner(scope: &Scope<'_>, place: &PlaceId) -> Option<Owner> {
+    let route = scope.get::<Winner>(place)?;
+    let rule = scope.get::<StreamRule>(&route);
+    Some(rule.map_or_else(|| object_id(&route).into(), |rule| rule.owner(&route)))
+}
+
+/// The parts that the connections of a place need: its cluster, and its chain where others stand beside it.
+fn parts(place: &PlaceId) -> impl Iterator<Item = PartId> {
+    let chain = || PartId::Chain(place.listener.clone(), place.hostname.clone());
+    let chain = (place.kind == RouteKind::TlsRoute).then(chain);
+    std::iter::once(PartId::Cluster(ClusterId::Place(place.clone()))).chain(chain)
+}
+
 /// Why Envoy is not sent what a route has it take, where it is asked before.
 pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Option<Problem> {
     scope.get::<Strict>(&())?;
     let mut all = attached.served.iter().flat_map(|listener| places(route, attached, listener));
     all.find_map(|place| {
-        let refused = is_won(scope, route, &place)
-            .then(|| scope.get::<RefusedPart>(&PartId::Cluster(ClusterId::Place(place.clone()))))??;
-        let message = format!("nothing is sent to its backends at {place}: {}", refused.words);
+        let mut parts = parts(&place).filter(|_| is_won(scope, route, &place));
+        let refused = parts.find_map(|part| scope.get::<RefusedPart>(&part))?;
+        let message = format!("nothing is sent to its backends at {place}: {}", refused.told(route.namespace()));
         Some(Problem::new(Severity::Replaced, Reason::Invalid, "spec.rules[0]", message))
     })
 }

@@ -249,11 +249,11 @@ impl Strict {
     /// What is to be known of it, a line each.
     pub(super) fn told(&self) -> String {
         let unavailable = self.desk.unavailable().as_ref().map(|why| format!("JudgeUnavailable: {why}\n"));
-        let Held { gateways, routes, since } = self.gate.held(Instant::now());
+        let Held { gateways, routes, parts, since } = self.gate.held(Instant::now());
         let is_told = !gateways.is_empty() || since.is_some_and(|since| since >= NOTICED);
         let waits = is_told.then(|| {
             let gateways = gateways.len();
-            format!("ValidationPending: {routes} routes and {gateways} Gateways wait for Envoy's word\n")
+            format!("ValidationPending: {routes} routes, {gateways} Gateways and {parts} parts wait for Envoy's word\n")
         });
         let waived = self.gate.waived();
         let waived = (waived > 0).then(|| format!("unjudged: {waived} parts of what is sent were not judged\n"));
