@@ -85,7 +85,7 @@ fn chain_at(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostname) -> Op
     let model = &scope.get::<ListenerRow>(listener)?.model;
     let at = scope.group::<PortListeners>(&(listener.gateway.clone(), model.port));
     let at = at.get(&(model.hostname.clone(), listener.name.clone()))?;
-    let chain = stream_chain(&place, &at);
+    let chain = stream_chain(&place, at);
     let said = scope.get::<DownstreamOf>(&(listener.gateway.clone(), model.port));
     let said = said.map(|merged| merged.config.clone()).unwrap_or_default();
     let alone = Listener {
