@@ -297,7 +297,9 @@ impl Lanes {
             // Who knows by now what he waited for wants it no more.
             self.queue_again(namespace, fragment);
         }
-        refused.into_iter().for_each(|namespace| self.set_apart(namespace, now));
+        for namespace in &refused {
+            self.set_apart(namespace, now);
+        }
         let is_lost = became.contains(&Became::Lost);
         if became.iter().any(|it| matches!(it, Became::Accepted | Became::Refused)) {
             self.judged += 1;
@@ -310,7 +312,9 @@ impl Lanes {
         } else if wordless.len() > 1 {
             self.halve(wordless);
         } else {
-            wordless.keys().cloned().for_each(|namespace| self.set_apart(namespace, now));
+            for namespace in wordless.keys() {
+                self.set_apart(namespace, now);
+            }
             self.queue_all_again(wordless);
         }
     }
@@ -334,7 +338,9 @@ impl Lanes {
         let is_to_blame =
             |(namespace, _): &(&Arc<str>, _)| self.lost.get(*namespace).is_some_and(|(_, at)| *at < judged);
         let to_blame: Vec<_> = again.iter().filter(is_to_blame).map(|(namespace, _)| namespace.clone()).collect();
-        to_blame.into_iter().for_each(|namespace| self.set_apart(namespace, now));
+        for namespace in &to_blame {
+            self.set_apart(namespace, now);
+        }
         self.queue_all_again(again);
     }
 
@@ -353,9 +359,9 @@ impl Lanes {
     }
 
     /// Has a namespace be judged apart from now on: what it has may be sent by no other word than Envoy's.
-    fn set_apart(&mut self, namespace: Arc<str>, now: Instant) {
+    fn set_apart(&mut self, namespace: &Arc<str>, now: Instant) {
         if self.apart.insert(namespace.clone(), now).is_none() {
-            self.turned.extend(self.queues.get(&namespace).into_iter().flat_map(BTreeMap::values).map(id));
+            self.turned.extend(self.queues.get(namespace).into_iter().flat_map(BTreeMap::values).map(id));
         }
     }
 
