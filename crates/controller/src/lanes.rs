@@ -3,9 +3,11 @@
 //! Two batches are judged at a time, one of each lane:
 //!
 //! * What **clean** namespaces have, all together, beginning where the last batch ended. A batch that ended without a word is
-//!   halved by namespace until it is known whose word is missing: nobody else is judged apart, or blamed.
-//! * One namespace at a time of those of which something was refused a short time ago, or was in a batch that ended without a
-//!   word. Each has so much time a minute: who writes what takes long waits for it himself.
+//!   halved by namespace until it is known whose word is missing: nobody else is judged apart, or blamed. Halves go first, and
+//!   are judged whether anybody still waits for them: who writes something else meanwhile is found all the same. So is one with
+//!   which the judge went away for the second time.
+//! * One namespace at a time of those of which something was refused a short time ago, or that was found so. Each has so much time
+//!   a minute: who writes what takes long waits for it himself.
 //!
 //! Nothing here does IO or knows a clock.
 
@@ -25,7 +27,7 @@ use translate::{
 /// How many fragments a batch has at most, and how many bytes of them.
 const MAX_FRAGMENTS: usize = 10_000;
 const MAX_BYTES: usize = 8 << 20;
-/// For how long a namespace is not clean of which something was refused.
+/// For how long a namespace is judged apart after something of it was refused, or ended a batch without a word.
 const MEMORY: Duration = Duration::from_mins(10);
 /// How much time a namespace that is not clean has, and in how long.
 const TIME: Duration = Duration::from_secs(2);
@@ -64,6 +66,8 @@ pub(crate) enum Became {
     Refused,
     /// A process that had it ended without a word.
     Suspect,
+    /// The judge went away with it.
+    Lost,
     Unknown,
 }
 
@@ -81,6 +85,9 @@ pub(crate) enum State {
 /// What is in no batch, by namespace, in the order in which it came.
 type Queues = BTreeMap<Arc<str>, BTreeMap<u64, Fragment>>;
 
+/// Fragments of a batch by namespace.
+type BySpace = BTreeMap<Arc<str>, Vec<Fragment>>;
+
 /// What shall be judged.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -90,19 +97,21 @@ pub(crate) struct Lanes {
     names: HashMap<Id, BTreeSet<Arc<str>>>,
     last_number: u64,
     queues: Queues,
-    /// Of those, what was in a batch that ended without a word, alone or with others of its namespace.
-    suspects: Queues,
-    is_suspect: HashSet<Id>,
     /// Parts of batches that ended without a word, each of several namespaces or of one that is tried alone.
     halves: VecDeque<Vec<(Arc<str>, Fragment)>>,
     is_halved: HashSet<Id>,
-    /// Whether the next batch of clean namespaces is one of those.
-    is_halved_next: bool,
     /// The namespace at which the last batch of clean ones ended.
     last: Option<Arc<str>>,
     in_flight: HashSet<Id>,
-    /// When something of a namespace was last refused.
-    refused: BTreeMap<Arc<str>, Instant>,
+    /// The namespaces that are judged apart, and when they were last found to be to blame.
+    apart: BTreeMap<Arc<str>, Instant>,
+    /// The namespaces of batches with which the judge went away: when, and how many batches had been judged then.
+    lost: BTreeMap<Arc<str>, (Instant, u64)>,
+    /// How many batches were judged.
+    judged: u64,
+    /// Which lanes have a batch in flight, and whether that of the clean ones had the other beside it.
+    busy: [bool; 2],
+    is_overlapped: bool,
     /// How long it took to judge what a namespace has, since when.
     spent: HashMap<Arc<str>, (Instant, Duration)>,
     /// How many fragments of a namespace are judged together, where more of them took all of its time and nobody learned anything.
@@ -118,15 +127,13 @@ impl Lanes {
             let Some(number) = self.wanted.remove(asked) else { continue };
             let (id, namespace) = asked;
             remove(&mut self.queues, namespace, number);
-            remove(&mut self.suspects, namespace, number);
             if let Some(names) = self.names.get_mut(id) {
                 names.remove(namespace);
                 if names.is_empty() {
                     self.names.remove(id);
-                    self.is_suspect.remove(id);
                 }
             }
-            if !self.queues.contains_key(namespace) && !self.suspects.contains_key(namespace) {
+            if !self.queues.contains_key(namespace) {
                 self.most.remove(namespace);
             }
         }
@@ -143,8 +150,7 @@ impl Lanes {
     }
 
     fn queue(&mut self, namespace: Arc<str>, number: u64, fragment: Fragment) {
-        let queues = if self.is_suspect.contains(&id(&fragment)) { &mut self.suspects } else { &mut self.queues };
-        queues.entry(namespace).or_default().insert(number, fragment);
+        self.queues.entry(namespace).or_default().insert(number, fragment);
     }
 
     /// Has what was in a batch be in the next one again, if it is wanted still.
@@ -162,7 +168,7 @@ impl Lanes {
     /// What is known of a fragment that nobody has judged.
     pub(crate) fn state(&self, sent: &Sent) -> State {
         let id = id(&sent.fragment);
-        if self.is_suspect.contains(&id) || self.refused.contains_key(&sent.object.namespace) {
+        if self.apart.contains_key(&sent.object.namespace) {
             State::Suspect
         } else if self.in_flight.contains(&id) || self.is_halved.contains(&id) {
             State::InFlight
@@ -181,26 +187,22 @@ impl Lanes {
 
     /// The next batch of a lane, if there is any: it is in flight until [`Lanes::done`].
     pub(crate) fn next(&mut self, lane: Lane, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
-        self.refused.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
+        self.apart.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
+        self.lost.retain(|_, (at, _)| now.saturating_duration_since(*at) < MEMORY);
         self.spent.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
         let batch = match lane {
-            Lane::Clean => {
-                self.is_halved_next = !self.is_halved_next;
-                if self.is_halved_next {
-                    self.next_half(&is_known).or_else(|| self.next_clean(&is_known))
-                } else {
-                    self.next_clean(&is_known).or_else(|| self.next_half(&is_known))
-                }
-            }
+            Lane::Clean => self.next_half(&is_known).or_else(|| self.next_clean(&is_known)),
             Lane::Watched => self.next_watched(now, &is_known),
         }?;
         for (fragment, namespace) in batch.fragments.iter().zip(&batch.namespaces) {
             self.in_flight.insert(id(fragment));
             if let Some(number) = self.wanted.get(&(id(fragment), namespace.clone())).copied() {
                 remove(&mut self.queues, namespace, number);
-                remove(&mut self.suspects, namespace, number);
             }
         }
+        let is_other_busy = self.busy[1 - lane as usize];
+        self.is_overlapped = is_other_busy || lane == Lane::Watched && self.is_overlapped;
+        self.busy[lane as usize] = true;
         // Who is alone is to be found out, however long one process takes: that is two of its own, and an empty one.
         let alone = if batch.fragments.len() == 1 { ALONE } else { Duration::ZERO };
         Some(Batch { time: batch.time + alone, ..batch })
@@ -213,7 +215,7 @@ impl Lanes {
         let before = self.last.as_ref().map(|last| (start, Bound::Included(last)));
         let queues = self.queues.range::<Arc<str>, _>((after, start));
         let queues = queues.chain(before.into_iter().flat_map(|range| self.queues.range::<Arc<str>, _>(range)));
-        let clean = queues.filter(|(namespace, _)| !self.refused.contains_key(*namespace));
+        let clean = queues.filter(|(namespace, _)| !self.apart.contains_key(*namespace));
         let all = clean.flat_map(|(namespace, queue)| queue.values().map(move |it| (namespace, it)));
         let batch = self.batch(all, MAX_FRAGMENTS, MEMORY, is_known)?;
         self.last = batch.namespaces.last().cloned();
@@ -227,16 +229,15 @@ impl Lanes {
                 self.is_halved.remove(&id(fragment));
             }
             let (clean, others): (Vec<_>, Vec<_>) =
-                half.into_iter().partition(|(namespace, _)| !self.refused.contains_key(namespace));
-            // Who is judged apart by now is judged there.
-            for (namespace, fragment) in &others {
+                half.into_iter().partition(|(namespace, _)| !self.apart.contains_key(namespace));
+            let all = clean.iter().map(|(namespace, it)| (namespace, it));
+            let batch = self.batch(all, MAX_FRAGMENTS, MEMORY, &is_known);
+            // Who is judged apart by now is judged there, and what is in flight in another name comes again.
+            for (namespace, fragment) in others.iter().chain(&clean) {
                 self.queue_again(namespace, fragment);
             }
-            let is_wanted =
-                |(namespace, it): &&(Arc<str>, Fragment)| self.wanted.contains_key(&(id(it), namespace.clone()));
-            let wanted = clean.iter().filter(is_wanted).map(|(namespace, it)| (namespace, it));
-            if let Some(batch) = self.batch(wanted, MAX_FRAGMENTS, MEMORY, &is_known) {
-                return Some(batch);
+            if batch.is_some() {
+                return batch;
             }
         }
         None
@@ -244,15 +245,13 @@ impl Lanes {
 
     /// What one namespace has that is judged apart: of the one that has used up least of its time.
     fn next_watched(&mut self, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
-        let refused = self.refused.keys().filter(|namespace| self.queues.contains_key(*namespace));
-        let namespaces: BTreeSet<_> = refused.chain(self.suspects.keys()).collect();
-        let mut namespaces: Vec<_> = namespaces.into_iter().map(|it| (self.left(it, now), it)).collect();
+        let namespaces = self.apart.keys().filter(|namespace| self.queues.contains_key(*namespace));
+        let mut namespaces: Vec<_> = namespaces.map(|it| (self.left(it, now), it)).collect();
         namespaces.sort_by_key(|(left, _)| std::cmp::Reverse(*left));
         namespaces.into_iter().take_while(|(left, _)| !left.is_zero()).find_map(|(left, namespace)| {
-            let rest = self.queues.get(namespace).filter(|_| self.refused.contains_key(namespace));
-            let queues = self.suspects.get(namespace).into_iter().chain(rest);
+            let queue = self.queues.get(namespace).into_iter().flat_map(BTreeMap::values);
             let most = self.most.get(namespace).copied().unwrap_or(MAX_FRAGMENTS);
-            self.batch(queues.flat_map(|queue| queue.values().map(move |it| (namespace, it))), most, left, &is_known)
+            self.batch(queue.map(|it| (namespace, it)), most, left, &is_known)
         })
     }
 
@@ -281,63 +280,112 @@ impl Lanes {
 
     /// Takes note of what became of a batch, and of how long that took.
     pub(crate) fn done(&mut self, lane: Lane, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
-        let mut wordless: BTreeMap<&Arc<str>, Vec<&Fragment>> = BTreeMap::new();
+        self.busy[lane as usize] = false;
+        let mut wordless = BySpace::new();
         let mut refused = BTreeSet::new();
         for ((fragment, namespace), became) in batch.fragments.iter().zip(&batch.namespaces).zip(became) {
             self.in_flight.remove(&id(fragment));
             self.turned.push(id(fragment));
             match became {
-                Became::Accepted => drop(self.is_suspect.remove(&id(fragment))),
-                Became::Refused => drop(refused.insert(namespace)),
-                Became::Unknown => {}
-                Became::Suspect => {
-                    wordless.entry(namespace).or_default().push(fragment);
+                Became::Refused => drop(refused.insert(namespace.clone())),
+                Became::Suspect | Became::Lost => {
+                    wordless.entry(namespace.clone()).or_default().push(fragment.clone());
                     continue;
                 }
+                Became::Accepted | Became::Unknown => {}
             }
             // Who knows by now what he waited for wants it no more.
             self.queue_again(namespace, fragment);
         }
-        for namespace in refused {
-            if self.refused.insert(namespace.clone(), now).is_none() {
-                // What else it has may be sent by no other word than Envoy's from now on.
-                let queues = [&self.queues, &self.suspects].into_iter().filter_map(|queues| queues.get(namespace));
-                self.turned.extend(queues.flat_map(BTreeMap::values).map(id));
-            }
+        for namespace in &refused {
+            self.set_apart(namespace, now);
         }
-        if lane == Lane::Clean && wordless.len() > 1 {
-            let mut halves: Vec<_> = wordless.into_iter().collect();
-            let second = halves.split_off(halves.len() / 2);
-            for half in [halves, second] {
-                let half = half.into_iter().flat_map(|(namespace, fragments)| {
-                    fragments.into_iter().map(|fragment| (namespace.clone(), fragment.clone()))
-                });
-                let half: Vec<_> = half.collect();
-                self.is_halved.extend(half.iter().map(|(_, fragment)| id(fragment)));
-                self.halves.push_back(half);
-            }
+        let is_lost = became.contains(&Became::Lost);
+        if became.iter().any(|it| matches!(it, Became::Accepted | Became::Refused)) {
+            self.judged += 1;
+        }
+        if lane == Lane::Watched {
+            self.queue_all_again(wordless);
+            self.watch(batch, became, took, now);
+        } else if is_lost {
+            self.lose(wordless, now);
+        } else if wordless.len() > 1 {
+            self.halve(wordless);
         } else {
-            for (namespace, fragments) in wordless {
-                for fragment in fragments {
-                    if self.names.contains_key(&id(fragment)) {
-                        self.is_suspect.insert(id(fragment));
-                    }
-                    self.queue_again(namespace, fragment);
-                }
+            for namespace in wordless.keys() {
+                self.set_apart(namespace, now);
             }
+            self.queue_all_again(wordless);
         }
-        if let (Lane::Watched, Some(namespace)) = (lane, batch.namespaces.first()) {
-            let spent = self.spent.entry(namespace.clone()).or_insert((now, Duration::ZERO));
-            if now.saturating_duration_since(spent.0) >= WINDOW {
-                *spent = (now, Duration::ZERO);
-            }
-            spent.1 += took;
-            let is_wanted = self.queues.contains_key(namespace) || self.suspects.contains_key(namespace);
-            if is_wanted && became.iter().all(|it| *it == Became::Unknown) {
-                // The others are found sound one half after the other, and who is to blame in the end.
-                self.most.insert(namespace.clone(), (batch.fragments.len() / 2).max(1));
-            } else {
-                self.most.remove(namespace);
+    }
+
+    /// The judge went away with these.
+    fn lose(&mut self, lost: BySpace, now: Instant) {
+        let is_alone = lost.len() == 1;
+        // What was judged beside it may have been it.
+        let (again, once): (BySpace, BySpace) =
+            lost.into_iter().partition(|(namespace, _)| !self.is_overlapped && self.lost.contains_key(namespace));
+        let judged = self.judged;
+        if !self.is_overlapped {
+            self.lost.extend(once.keys().map(|namespace| (namespace.clone(), (now, judged))));
+        }
+        self.queue_all_again(once);
+        if !is_alone {
+            self.halve(again);
+            return;
+        }
+        // A judge that has judged nothing since goes away with whatever it is given.
+        let is_to_blame =
+            |(namespace, _): &(&Arc<str>, _)| self.lost.get(*namespace).is_some_and(|(_, at)| *at < judged);
+        let to_blame: Vec<_> = again.iter().filter(is_to_blame).map(|(namespace, _)| namespace.clone()).collect();
+        for namespace in &to_blame {
+            self.set_apart(namespace, now);
+        }
+        self.queue_all_again(again);
+    }
+
+    /// Has these be judged by halves of their namespaces.
+    fn halve(&mut self, wordless: BySpace) {
+        let mut halves: Vec<_> = wordless.into_iter().collect();
+        let second = halves.split_off(halves.len() / 2);
+        for half in [halves, second].into_iter().filter(|half| !half.is_empty()) {
+            let half = half.into_iter().flat_map(|(namespace, fragments)| {
+                fragments.into_iter().map(move |fragment| (namespace.clone(), fragment))
+            });
+            let half: Vec<_> = half.collect();
+            self.is_halved.extend(half.iter().map(|(_, fragment)| id(fragment)));
+            self.halves.push_back(half);
+        }
+    }
+
+    /// Has a namespace be judged apart from now on: what it has may be sent by no other word than Envoy's.
+    fn set_apart(&mut self, namespace: &Arc<str>, now: Instant) {
+        if self.apart.insert(namespace.clone(), now).is_none() {
+            self.turned.extend(self.queues.get(namespace).into_iter().flat_map(BTreeMap::values).map(id));
+        }
+    }
+
+    /// Takes note of what it took to judge a namespace apart. With what the judge goes away all time of it is used up.
+    fn watch(&mut self, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
+        let Some(namespace) = batch.namespaces.first() else { return };
+        let spent = self.spent.entry(namespace.clone()).or_insert((now, Duration::ZERO));
+        if now.saturating_duration_since(spent.0) >= WINDOW {
+            *spent = (now, Duration::ZERO);
+        }
+        spent.1 += if became.contains(&Became::Lost) { took.max(TIME) } else { took };
+        let is_wanted = self.queues.contains_key(namespace);
+        if is_wanted && became.iter().all(|it| matches!(it, Became::Unknown | Became::Lost)) {
+            // The others are found sound one half after the other, and who is to blame in the end.
+            self.most.insert(namespace.clone(), (batch.fragments.len() / 2).max(1));
+        } else {
+            self.most.remove(namespace);
+        }
+    }
+
+    fn queue_all_again(&mut self, all: BySpace) {
+        for (namespace, fragments) in all {
+            for fragment in fragments {
+                self.queue_again(&namespace, &fragment);
             }
         }
     }

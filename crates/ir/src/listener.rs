@@ -1,6 +1,9 @@
 //! Envoy listeners and their filter chains.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     backend::Transport,
@@ -129,27 +132,25 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The same with no more than `now` has too: chains that are others there are gone. Connections for them are closed where
-    /// another chain would take them, if `now` still has somebody for them. None where no chain is left.
+    /// The same with no more than `now` has too, in the order of that: a chain that is another one there is gone, and one of which
+    /// certificates are gone keeps the others. Connections for what is gone are closed if `now` still has somebody for them, who
+    /// waits. None where nothing is left, and nobody waits.
     #[must_use]
     pub fn limited(&self, now: &Self) -> Option<Self> {
-        let still: HashSet<_> = now.chains.iter().collect();
-        let (chains, lost): (Vec<_>, Vec<_>) = self.chains.iter().cloned().partition(|chain| still.contains(chain));
-        if chains.is_empty() {
-            return None;
-        }
-        let hostnames = |chains: &[FilterChain]| chains.iter().map(|chain| chain.hostname.clone()).collect();
-        let (taken, claimed): (HashSet<Hostname>, HashSet<Hostname>) = (hostnames(&chains), hostnames(&now.chains));
-        // Elsewhere nothing tells connections apart, and all of them have one chain.
-        let lost = lost.iter().map(|chain| &chain.hostname);
-        let lost = lost.filter(|hostname| self.over_tls && claimed.contains(hostname));
-        let would_be_taken = |hostname: &&Hostname| {
-            !taken.contains(hostname) && hostname.covering().skip(1).any(|broader| taken.contains(&broader))
-        };
-        let mut closed: Vec<_> = now.closed.iter().chain(lost).filter(would_be_taken).cloned().collect();
-        closed.sort_unstable();
-        closed.dedup();
-        Some(Self { chains, closed, ..self.clone() })
+        let own: HashMap<_, _> = self.chains.iter().map(|chain| (&chain.name, chain)).collect();
+        let chains = now.chains.iter().filter_map(|chain| own.get(&chain.name)?.limited(chain));
+        let chains: Vec<_> = chains.collect();
+        let served: HashSet<_> = chains.iter().map(|chain| &chain.hostname).collect();
+        let claimed: HashSet<_> = now.chains.iter().map(|chain| &chain.hostname).collect();
+        let lost = self.chains.iter().map(|chain| &chain.hostname).filter(|hostname| claimed.contains(hostname));
+        let would_be_taken =
+            |hostname: &&Hostname| chains.is_empty() || hostname.covering().any(|broader| served.contains(&broader));
+        let closed: BTreeSet<_> = now.closed.iter().chain(lost.filter(would_be_taken)).collect();
+        // Where there is no TLS nothing tells connections apart, and all of them have one chain.
+        let closed = closed.into_iter().filter(|hostname| self.over_tls && !served.contains(hostname));
+        let closed: Vec<_> = closed.cloned().collect();
+        let is_empty = chains.is_empty() && closed.is_empty();
+        (!is_empty).then(|| Self { chains, closed, ..self.clone() })
     }
 }
 
@@ -177,6 +178,19 @@ pub struct FilterChain {
     pub hostname: Hostname,
     /// TLS terminated here; none for plain HTTP, for TCP, and for TLS that is passed through.
     pub tls: Option<TlsTermination>,
+}
+
+impl FilterChain {
+    /// The same with no more than `now` has too; none where that is another one.
+    fn limited(&self, now: &Self) -> Option<Self> {
+        let tls = match (&self.tls, &now.tls) {
+            (Some(own), Some(now)) => Some(own.limited(now)?),
+            (None, None) => None,
+            _ => return None,
+        };
+        let limited = Self { tls, ..self.clone() };
+        (Self { tls: None, ..limited.clone() } == Self { tls: None, ..now.clone() }).then_some(limited)
+    }
 }
 
 /// What a filter chain leads to.
@@ -215,6 +229,15 @@ pub enum ClientMode {
     Anybody,
 }
 
+impl TlsTermination {
+    /// The same with those certificates alone that `now` has too; none where there are none, or it is otherwise another one.
+    fn limited(&self, now: &Self) -> Option<Self> {
+        let secrets: Vec<_> = self.secrets.iter().filter(|secret| now.secrets.contains(secret)).cloned().collect();
+        let is_other = Self { secrets: Vec::new(), ..self.clone() } != Self { secrets: Vec::new(), ..now.clone() };
+        (!is_other && !secrets.is_empty()).then(|| Self { secrets, ..self.clone() })
+    }
+}
+
 /// A certificate with its key, as SDS carries it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsSecret {
@@ -250,12 +273,16 @@ mod tests {
         Hostname::parse(text)
     }
 
-    fn listener(chains: &[(&str, &str)], closed: &[&str]) -> Listener {
-        let chain = |(name, secret): &(&str, &str)| FilterChain {
+    /// A listener with these chains, each with the Secrets of its certificates.
+    fn listener(chains: &[(&str, &[&str])], closed: &[&str]) -> Listener {
+        let chain = |(name, secrets): &(&str, &[&str])| FilterChain {
             name: Arc::from(*name),
             leads_to: LeadsTo::RouteConfiguration,
             hostname: hostname(name),
-            tls: Some(TlsTermination { secrets: vec![Arc::from(*secret)], clients: None }),
+            tls: Some(TlsTermination {
+                secrets: secrets.iter().map(|secret| Arc::from(*secret)).collect(),
+                clients: None,
+            }),
         };
         Listener {
             gateway: NsName::new("infra", "edge"),
@@ -270,22 +297,38 @@ mod tests {
         }
     }
 
+    const ALL: (&str, &[&str]) = ("*.example.com", &["a"]);
+    const A: (&str, &[&str]) = ("a.example.com", &["a"]);
+    const B: (&str, &[&str]) = ("b.example.com", &["b"]);
+
     #[test]
     fn what_is_gone_goes_and_what_is_new_or_other_does_not_come() {
-        let before = listener(&[("*.example.com", "a"), ("a.example.com", "a"), ("b.example.com", "b")], &[]);
+        let before = listener(&[ALL, A, B], &[]);
         let limited = |chains, closed| before.limited(&listener(chains, closed));
-        let all = &[("*.example.com", "a"), ("a.example.com", "a"), ("b.example.com", "b"), ("c.example.com", "c")];
-        assert_eq!(limited(all, &[]), Some(before.clone()));
+        assert_eq!(limited(&[ALL, A, B, ("c.example.com", &["c"])], &[]), Some(before.clone()));
         // Its listener is gone, so that the broader one serves its hostname.
-        let without = listener(&[("*.example.com", "a"), ("b.example.com", "b")], &[]);
-        assert_eq!(limited(&[("*.example.com", "a"), ("b.example.com", "b")], &[]), Some(without));
+        assert_eq!(limited(&[ALL, B], &[]), Some(listener(&[ALL, B], &[])));
         // Another certificate waits, and the one before is not given out any more.
-        let closed = listener(&[("*.example.com", "a"), ("b.example.com", "b")], &["a.example.com"]);
-        assert_eq!(
-            limited(&[("*.example.com", "a"), ("a.example.com", "z"), ("b.example.com", "b")], &[]),
-            Some(closed.clone())
-        );
-        assert_eq!(limited(&[("*.example.com", "a"), ("b.example.com", "b")], &["a.example.com"]), Some(closed));
-        assert_eq!(limited(&[("*.example.com", "z")], &[]), None);
+        let closed = listener(&[ALL, B], &["a.example.com"]);
+        assert_eq!(limited(&[ALL, ("a.example.com", &["z"]), B], &[]), Some(closed.clone()));
+        assert_eq!(limited(&[ALL, B], &["a.example.com"]), Some(closed));
+    }
+
+    #[test]
+    fn a_certificate_that_comes_takes_nothing_away_and_one_that_goes_leaves_the_others() {
+        let before = listener(&[("*.example.com", &["a", "b"])], &[]);
+        assert_eq!(before.limited(&listener(&[("*.example.com", &["a", "b", "c"])], &[])), Some(before.clone()));
+        let less = listener(&[("*.example.com", &["b"])], &[]);
+        assert_eq!(before.limited(&listener(&[("*.example.com", &["b", "c"])], &[])), Some(less));
+    }
+
+    /// A listener that went would have its socket go with it, and all connections of the port.
+    #[test]
+    fn a_listener_stays_and_closes_what_waits_where_no_chain_is_left() {
+        let before = listener(&[A], &[]);
+        let closed = listener(&[], &["a.example.com"]);
+        assert_eq!(before.limited(&listener(&[("a.example.com", &["z"])], &[])), Some(closed.clone()));
+        assert_eq!(closed.limited(&listener(&[], &["a.example.com"])), Some(closed.clone()), "before its first route");
+        assert_eq!(before.limited(&listener(&[B], &[])), None, "it is gone");
     }
 }

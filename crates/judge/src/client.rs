@@ -108,16 +108,18 @@ impl Connection {
                     tracing::info!(build = build.as_str(), "connected to the judge");
                     self.build.send_replace(Some(build));
                     wait = RECONNECT.0;
-                    match self.serve(reader, writer).await {
-                        End::Done => return,
-                        End::Failed(error) => error,
+                    let (end, pending) = self.serve(reader, writer).await;
+                    let End::Failed(error) = end else { return };
+                    // Who is told so sees that there is no judge any more.
+                    self.build.send_replace(None);
+                    tracing::warn!(%error, "the connection to the judge is gone");
+                    for answer in pending {
+                        tell(answer, Outcome::Unavailable(words::one_line(&format!("the judge went away: {error}"))));
                     }
+                    error
                 }
                 Err(error) => error,
             };
-            if self.build.send_replace(None).is_some() {
-                tracing::warn!(error = %why, "the connection to the judge is gone");
-            }
             let why = words::one_line(&format!("the judge cannot be asked: {why}"));
             let until = Instant::now() + wait;
             wait = (2 * wait).min(RECONNECT.1);
@@ -133,8 +135,12 @@ impl Connection {
         }
     }
 
-    /// Asks and tells the answers, until the connection fails; what is not answered then is unavailable.
-    async fn serve(&mut self, mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf) -> End {
+    /// Asks and tells the answers, until the connection fails; and who has no answer then.
+    async fn serve(
+        &mut self,
+        mut reader: OwnedReadHalf,
+        mut writer: OwnedWriteHalf,
+    ) -> (End, Vec<oneshot::Sender<Outcome>>) {
         let (heard, mut answers) = mpsc::channel(IN_FLIGHT);
         // By a task of its own, since half an answer that was read is lost if its future is dropped. Who sends more than was
         // asked for waits, and then is let go.
@@ -153,7 +159,11 @@ impl Connection {
         end
     }
 
-    async fn exchange(&mut self, writer: &mut OwnedWriteHalf, answers: &mut mpsc::Receiver<io::Result<Answer>>) -> End {
+    async fn exchange(
+        &mut self,
+        writer: &mut OwnedWriteHalf,
+        answers: &mut mpsc::Receiver<io::Result<Answer>>,
+    ) -> (End, Vec<oneshot::Sender<Outcome>>) {
         let mut pending: HashMap<u64, (oneshot::Sender<Outcome>, Instant)> = HashMap::new();
         let mut ids = 1_u64..;
         let end = loop {
@@ -188,12 +198,7 @@ impl Connection {
                 () = late => break silent(),
             }
         };
-        if let End::Failed(why) = &end {
-            for (answer, _) in pending.into_values() {
-                tell(answer, Outcome::Unavailable(words::one_line(&format!("the judge went away: {why}"))));
-            }
-        }
-        end
+        (end, pending.into_values().map(|(answer, _)| answer).collect())
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Ends {
     pub wordless: bool,
     /// One could not be had.
     pub unavailable: bool,
+    /// The judge was there, and went away with it.
+    pub lost: bool,
 }
 
 /// Judges fragments, each once.
@@ -102,16 +104,21 @@ impl Judge {
         stops: bool,
     ) -> (Vec<Verdict>, Ends) {
         let (wordless, unavailable) = (AtomicBool::new(false), AtomicBool::new(self.build().is_none()));
+        let lost = AtomicBool::new(false);
         let is_end = |outcome: &Outcome| {
             match outcome {
                 Outcome::Accepted | Outcome::Refused(_) => {}
-                Outcome::Unavailable(_) => unavailable.store(true, Ordering::Relaxed),
+                Outcome::Unavailable(_) => {
+                    let was_there = !unavailable.swap(true, Ordering::Relaxed);
+                    lost.fetch_or(was_there && self.build().is_none(), Ordering::Relaxed);
+                }
                 _ => wordless.store(true, Ordering::Relaxed),
             }
             stops && wordless.load(Ordering::Relaxed)
         };
         let verdicts = self.judge_until(fragments, budget, is_end).await;
-        (verdicts, Ends { wordless: wordless.into_inner(), unavailable: unavailable.into_inner() })
+        let ends = [wordless, unavailable, lost].map(AtomicBool::into_inner);
+        (verdicts, Ends { wordless: ends[0], unavailable: ends[1], lost: ends[2] })
     }
 
     async fn judge_until(

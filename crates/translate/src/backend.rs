@@ -326,7 +326,7 @@ fn is_strict(scope: &Scope<'_>) -> bool {
 fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
     match &*scope.get::<ClearedPart>(&PartId::Cluster(cluster.clone()))? {
         Part::Cluster(encoded) => Some(encoded.clone()),
-        Part::Tokens(_) | Part::Rate => None,
+        Part::Tokens(_) | Part::Rate | Part::Chain(..) => None,
     }
 }
 

@@ -1,10 +1,13 @@
 //! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
 
+mod cleared;
+
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
 };
 
+use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
@@ -31,6 +34,7 @@ use crate::{
     backend::{self, config, tls},
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
+    inspect::sent::owner,
     login,
     policy::wide::{
         BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
@@ -41,13 +45,13 @@ use crate::{
         capacity::{AskedCluster, AskedTokens},
         gateway::{ClientCertificate, GatewayModel, GatewayRow},
         host::{HostsOf, WideAsked},
-        input::{ClearedListener, ClearedPart, Config, Strict},
+        input::{ClearedListener, ClearedPart, Config, ObjectKey, Strict},
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
         stream::{ChainsAt, ShutAt},
-        strict::{Offered, OfferedListener, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -81,7 +85,7 @@ impl Derived for Outputs {
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port, Transport::Tcp) => {
-                let listener = served_listener(scope, gateway, *port)?;
+                let listener = cleared::served(scope, gateway, *port)?;
                 Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
             }
             // Nobody is asked about it: nothing that people write is in it but names.
@@ -109,24 +113,8 @@ fn client_certificate(scope: &Scope<'_>, gateway: &NsName) -> Option<Encoded> {
     Some(envoy::secret::secret(&TlsSecret { name: TlsSecret::OF_GATEWAY.into(), ..certificate.clone() }))
 }
 
-/// A listener as it is sent: as it was cleared, without what of it is gone, where Envoy is asked first.
-fn served_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
-    let now = listener(scope, gateway, port)?;
-    if !is_strict(scope) {
-        return Some(now);
-    }
-    let cleared = scope.get::<ClearedListener>(&(gateway.clone(), port))?;
-    if *cleared == now { Some(now) } else { cleared.limited(&now) }
-}
-
-impl Derived for OfferedListener {
-    fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<Listener> {
-        listener(scope, gateway, *port)
-    }
-}
-
 /// Has a part be judged, where that is asked for.
-fn offer(scope: &Emitter<'_>, part: PartId) {
+pub(crate) fn offer(scope: &Emitter<'_>, part: PartId) {
     if is_strict(scope) {
         scope.demand::<OfferedPart>(part);
     }
@@ -134,15 +122,23 @@ fn offer(scope: &Emitter<'_>, part: PartId) {
 
 impl Derived for OfferedPart {
     fn compute(scope: &Emitter<'_>, part: &PartId) -> Option<Offered> {
-        Some(Offered(match part {
+        let (offered, owner) = match part {
             PartId::Cluster(cluster) => {
-                scope.get::<ClusterBytes>(cluster).map(|encoded| Part::Cluster((*encoded).clone()))
+                let encoded = scope.get::<ClusterBytes>(cluster);
+                let owner = owner(cluster, |place| stream::owner(scope, place));
+                (encoded.map(|encoded| Part::Cluster((*encoded).clone())), owner)
             }
-            PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id)) => {
-                token_judges(scope, id).map(Part::Tokens)
+            PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) | ExtensionEntry::Login(id)) => {
+                let owner = id.clone().id(ObjectKind::GatewayExtension).into();
+                (token_judges(scope, id).map(Part::Tokens), owner)
             }
-            PartId::Entry(_) => Some(Part::Rate),
-        }))
+            // It is the same for all who say the same.
+            PartId::Entry(ExtensionEntry::LocalRate(_)) => {
+                (Some(Part::Rate), NsName::new("", "").id(ObjectKind::TrafficPolicy).into())
+            }
+            PartId::Chain(listener, hostname) => cleared::chain(scope, listener, hostname),
+        };
+        Some(Offered { part: offered, owner })
     }
 }
 
@@ -223,7 +219,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
         let entry = if of_logins { ExtensionEntry::LoginTokens } else { ExtensionEntry::Tokens };
         match &*scope.get::<ClearedPart>(&PartId::Entry(entry(id.clone())))? {
             Part::Tokens(judges) => Some(judges.clone()),
-            Part::Cluster(_) | Part::Rate => None,
+            Part::Cluster(_) | Part::Rate | Part::Chain(..) => None,
         }
     };
     extensions::extension(name, own, judges, 0)
@@ -254,7 +250,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener>
         }
     }
     let over_tls = served().any(|(_, at)| at.over_tls());
-    let closed = if over_tls { closed(scope, gateway, &listeners, &hostnames) } else { Vec::new() };
+    let closed = if over_tls { closed(&listeners, &hostnames, shut(scope, gateway, &listeners)) } else { Vec::new() };
     let config = scope.get::<Config>(&())?;
     let name = listener_name(port, Transport::Tcp).into();
     let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
@@ -279,26 +275,13 @@ fn chains_of(
     (hostname, name): (&Hostname, &ListenerName),
     at: &PortListener,
 ) -> Vec<FilterChain> {
-    let tls = at.protocol.ends_tls().then(|| TlsTermination {
-        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
-        clients: at
-            .clients
-            .as_ref()
-            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
-    });
     let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
     let stream = |hostname: &Hostname| {
-        let place = PlaceId { listener: listener.clone(), protocol: at.protocol, hostname: hostname.clone() };
-        FilterChain {
-            name: place.name().into(),
-            leads_to: LeadsTo::Cluster,
-            hostname: hostname.clone(),
-            tls: tls.clone(),
-        }
+        stream_chain(&PlaceId { listener: listener.clone(), protocol: at.protocol, hostname: hostname.clone() }, at)
     };
     let requests =
-        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls.clone() };
+        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls_at(at) };
     match at.protocol {
         ListenerProtocol::Http => vec![requests(config(None), Hostname::Any)],
         ListenerProtocol::Https => vec![requests(config(Some(name.clone())), hostname.clone())],
@@ -309,6 +292,23 @@ fn chains_of(
         }
         ListenerProtocol::Udp => Vec::new(),
     }
+}
+
+/// The chain of a place of streams.
+fn stream_chain(place: &PlaceId, at: &PortListener) -> FilterChain {
+    let (name, hostname) = (place.name().into(), place.hostname.clone());
+    FilterChain { name, leads_to: LeadsTo::Cluster, hostname, tls: tls_at(at) }
+}
+
+/// The TLS that ends at a listener.
+fn tls_at(at: &PortListener) -> Option<TlsTermination> {
+    at.protocol.ends_tls().then(|| TlsTermination {
+        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+        clients: at
+            .clients
+            .as_ref()
+            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
+    })
 }
 
 fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
@@ -346,24 +346,34 @@ fn pseudonym(gateway: &NsName) -> Arc<str> {
 /// Hostnames that would otherwise fall to the chain of a broader one: of listeners that are not served, of those of TLS that have
 /// no route for all of them, and of routes for which there is no room. Each once, and none that has a chain.
 fn closed(
-    scope: &Scope<'_>,
-    gateway: &NsName,
     listeners: &engine::View<PortListeners>,
     chains: &HashSet<Hostname>,
+    shut: impl IntoIterator<Item = Hostname>,
 ) -> Vec<Hostname> {
     let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
-    let is_stream = |at: &PortListener| at.served && at.protocol.streams().is_some();
     let is_taken = |hostname: &Hostname| hostname.covering().skip(1).any(|broader| chains.contains(&broader));
     // A listener of TLS is there before its first route.
     let has_streams = over_tls().any(|(_, at)| is_stream(at));
     let whole = over_tls().filter(|(_, at)| !at.served || is_stream(at)).map(|((hostname, _), _)| hostname.clone());
     let whole = whole.filter(|hostname| has_streams || is_taken(hostname));
-    let shut = over_tls().filter(|(_, at)| is_stream(at)).flat_map(|((_, name), _)| {
-        let shut = scope.group::<ShutAt>(&ListenerId { gateway: gateway.clone(), name: name.clone() });
-        shut.iter().map(|(hostname, ())| hostname.clone()).filter(is_taken).collect::<Vec<_>>()
-    });
+    let shut = shut.into_iter().filter(is_taken);
     let mut seen = HashSet::new();
     whole.chain(shut).filter(|hostname| !chains.contains(hostname) && seen.insert(hostname.clone())).collect()
+}
+
+/// Whether the routes of a listener that is served are TLSRoutes.
+fn is_stream(at: &PortListener) -> bool {
+    at.served && at.over_tls() && at.protocol.streams().is_some()
+}
+
+/// The hostnames of TLSRoutes that are closed.
+fn shut(scope: &Scope<'_>, gateway: &NsName, listeners: &engine::View<PortListeners>) -> Vec<Hostname> {
+    let of_streams = listeners.iter().filter(|(_, at)| is_stream(at));
+    let shut = of_streams.flat_map(|((_, name), _)| {
+        let shut = scope.group::<ShutAt>(&ListenerId { gateway: gateway.clone(), name: name.clone() });
+        shut.iter().map(|(hostname, ())| hostname.clone()).collect::<Vec<_>>()
+    });
+    shut.collect()
 }
 
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {

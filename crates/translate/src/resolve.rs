@@ -185,6 +185,12 @@ impl Resolved {
             || findings.closed.iter().any(|(_, problem)| is_new(problem, &closed_before))
     }
 
+    /// Where it sends requests.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
+        let of_session = self.session.iter().flat_map(|session| session.shares.iter().map(|(to, _)| to.clone()));
+        self.clusters.iter().filter_map(ClusterId::to).chain(of_session)
+    }
+
     /// Why the rule serves nothing that it says, if so.
     pub(crate) fn fault(&self) -> Option<&Problem> {
         let findings = self.findings.as_ref()?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    Chain, NsName, Port, Problem, Reason, RouteId, RouteKind, Severity,
+    Chain, Hostname, ListenerId, NsName, Port, Problem, Reason, RouteId, RouteKind, Severity,
     backend::{PLAIN, Transport, Way},
     filter::Scheme,
     route::Unhandled,
@@ -26,12 +26,13 @@ use crate::{
     capacity::overrun,
     grant::Referrer,
     internal,
+    output::offer,
     tables::{
         attachment::Attached,
         backend::ClusterId,
         capacity::{AskedCluster, PlaceClaims, Room},
         gateway::ClientCertificate,
-        input::{RefusedPart, Strict},
+        input::{RefusedPart, Strict, object_id},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs, ServedCluster},
         route::RouteRule,
@@ -39,7 +40,7 @@ use crate::{
             ChainsAt, Dialed, Owned, Place, PlaceShares, RoomOf, ServedPlace, Shares, ShutAt, StreamRule, StreamShare,
             Streams, StreamsAt, WaysAt, Winner, places,
         },
-        strict::PartId,
+        strict::{Owner, PartId},
         tls::DialedBy,
     },
 };
@@ -169,6 +170,13 @@ impl Lookup for RoomOf {
     }
 }
 
+/// A hostname of TLSRoutes at a listener.
+pub(crate) fn place_of(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostname) -> Option<PlaceId> {
+    let protocol = scope.get::<ListenerRow>(listener)?.model.protocol?;
+    let place = PlaceId { listener: listener.clone(), protocol, hostname: hostname.clone() };
+    place.is_hostname().then_some(place)
+}
+
 impl Derived for ServedPlace {
     fn compute(scope: &Emitter<'_>, place: &PlaceId) -> Option<()> {
         let room = scope.get::<RoomOf>(place);
@@ -226,6 +234,7 @@ fn chain(scope: &Emitter<'_>, place: &PlaceId) {
     for secret in scope.get::<ListenerRow>(listener).iter().flat_map(|row| row.secrets(&listener.gateway)) {
         scope.demand::<Outputs>(secret);
     }
+    offer(scope, PartId::Chain(listener.clone(), hostname.clone()));
 }
 
 impl Lookup for PlaceShares {
@@ -360,6 +369,20 @@ pub(crate) fn passes_all_through(route: &RouteId, attached: &Attached) -> bool {
     route.kind == RouteKind::TlsRoute && all.all(|place| place.is_passed_through())
 }
 
+/// Whose the cluster of a place is: of the route that serves it, if one does.
+pub(crate) fn owner(scope: &Scope<'_>, place: &PlaceId) -> Option<Owner> {
+    let route = scope.get::<Winner>(place)?;
+    let rule = scope.get::<StreamRule>(&route);
+    Some(rule.map_or_else(|| object_id(&route).into(), |rule| rule.owner(&route)))
+}
+
+/// The parts that the connections of a place need: its cluster, and its chain where others stand beside it.
+fn parts(place: &PlaceId) -> impl Iterator<Item = PartId> {
+    let chain = || PartId::Chain(place.listener.clone(), place.hostname.clone());
+    let chain = place.is_hostname().then(chain);
+    std::iter::once(PartId::Cluster(ClusterId::Place(place.clone()))).chain(chain)
+}
+
 /// Why Envoy is not sent what a route has it take, where it is asked before.
 pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Option<Problem> {
     scope.get::<Strict>(&())?;
@@ -368,9 +391,9 @@ pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -
         let is_won = || {
             scope.get::<Winner>(&place).is_some_and(|winner| *winner == *route) && scope.get::<Owned>(&place).is_some()
         };
-        let refused =
-            is_won().then(|| scope.get::<RefusedPart>(&PartId::Cluster(ClusterId::Place(place.clone()))))??;
-        let message = format!("nothing is sent to its backends at {place}: {}", refused.words);
+        let mut parts = is_won().then(|| parts(&place)).into_iter().flatten();
+        let refused = parts.find_map(|part| scope.get::<RefusedPart>(&part))?;
+        let message = format!("nothing is sent to its backends at {place}: {}", refused.told(route.namespace()));
         Some(Problem::new(Severity::Replaced, Reason::Invalid, "spec.rules[0]", message))
     })
 }

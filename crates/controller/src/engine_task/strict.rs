@@ -108,7 +108,7 @@ impl Desk {
             let longest = time + 2 * Job { bootstrap: Bytes::new(), fragments }.time();
             let (verdicts, ends) = timeout(longest, judged).await.unwrap_or_else(|_| {
                 let silent = Verdict::Unknown("the judge does not answer".into());
-                (vec![silent; batch.fragments.len()], Ends { unavailable: true, wordless: false })
+                (vec![silent; batch.fragments.len()], Ends { unavailable: true, ..Ends::default() })
             });
             let took = start.elapsed();
             let why = verdicts.iter().find_map(|verdict| match verdict {
@@ -119,7 +119,8 @@ impl Desk {
             // What teaches nobody anything in its time is judged apart, so that the next batch does.
             let is_barren = !is_gone && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Unknown(_)));
             let ended = lane == Lane::Clean && (ends.wordless || is_barren);
-            let became = batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended));
+            let became =
+                batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended, ends.lost));
             let became: Vec<_> = became.collect();
             let outcome = match &became[..] {
                 _ if is_gone => "unavailable",
@@ -146,7 +147,7 @@ impl Desk {
         }
     }
 
-    fn became(&self, fragment: &Fragment, verdict: &Verdict, ended: bool) -> Became {
+    fn became(&self, fragment: &Fragment, verdict: &Verdict, ended: bool, lost: bool) -> Became {
         match verdict {
             Verdict::Accepted => Became::Accepted,
             Verdict::Refused(refusal) => {
@@ -162,6 +163,7 @@ impl Desk {
                 Became::Refused
             }
             Verdict::Unknown(_) if ended => Became::Suspect,
+            Verdict::Unknown(_) if lost => Became::Lost,
             Verdict::Unknown(_) => Became::Unknown,
         }
     }
@@ -247,11 +249,11 @@ impl Strict {
     /// What is to be known of it, a line each.
     pub(super) fn told(&self) -> String {
         let unavailable = self.desk.unavailable().as_ref().map(|why| format!("JudgeUnavailable: {why}\n"));
-        let Held { gateways, routes, since } = self.gate.held(Instant::now());
+        let Held { gateways, routes, parts, since } = self.gate.held(Instant::now());
         let is_told = !gateways.is_empty() || since.is_some_and(|since| since >= NOTICED);
         let waits = is_told.then(|| {
             let gateways = gateways.len();
-            format!("ValidationPending: {routes} routes and {gateways} Gateways wait for Envoy's word\n")
+            format!("ValidationPending: {routes} routes, {gateways} Gateways and {parts} parts wait for Envoy's word\n")
         });
         let waived = self.gate.waived();
         let waived = (waived > 0).then(|| format!("unjudged: {waived} parts of what is sent were not judged\n"));

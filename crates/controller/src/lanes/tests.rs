@@ -119,3 +119,107 @@ fn a_batch_is_bounded_by_number_and_by_bytes() {
     want(&mut lanes, &large);
     assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)).len(), 1);
 }
+
+/// Has batches of clean namespaces judged until there is none; `is_odd` tells of which there is no word. How many it took.
+fn judge_all(lanes: &mut Lanes, now: Instant, odd: Became, is_odd: impl Fn(&Fragment) -> bool) -> usize {
+    let mut batches = 0;
+    while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
+        let became = if batch.fragments.iter().any(&is_odd) { odd } else { Became::Accepted };
+        lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
+        if became == Became::Accepted {
+            let known = batch.fragments.iter().zip(&batch.namespaces);
+            let known: Vec<_> = known.map(|(fragment, namespace)| (id(fragment), namespace.clone())).collect();
+            lanes.want(Vec::new(), &known);
+        }
+        batches += 1;
+        assert!(batches < 99, "it never comes to an end");
+    }
+    batches
+}
+
+#[test]
+fn who_rewrites_what_ends_a_batch_is_found_all_the_same_and_neighbours_have_their_word_before() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let neighbours: Vec<_> = (0..8).map(|number| sent(&format!("n{number}"), &number.to_string())).collect();
+    let is_odd = |it: &Fragment| it.bytes.starts_with(b"evil");
+    let mut all = neighbours.clone();
+    all.push(sent("evil", "evil 0"));
+    want(&mut lanes, &all);
+    let mut batches = 0;
+    // Before each batch has ended he has written something else.
+    while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
+        batches += 1;
+        assert!(batches < 20, "nobody is found");
+        *all.last_mut().expect("his") = sent("evil", &format!("evil {batches}"));
+        want(&mut lanes, &all);
+        let became = if batch.fragments.iter().any(is_odd) { Became::Suspect } else { Became::Accepted };
+        lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
+        if became == Became::Accepted {
+            all.retain(|it| !batch.fragments.iter().any(|known| id(known) == id(&it.fragment)));
+            want(&mut lanes, &all);
+        }
+    }
+    assert_eq!(all.len(), 1, "each neighbour has a word");
+    assert_eq!(lanes.state(&all[0]), State::Suspect);
+    assert!(neighbours.iter().all(|it| lanes.state(it) != State::Suspect));
+}
+
+#[test]
+fn what_is_in_flight_in_another_name_while_a_half_is_judged_comes_again() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    want(&mut lanes, &[sent("bad", "0")]);
+    let batch = lanes.next(Lane::Clean, now, NOBODY).expect("his");
+    lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, now);
+    want(&mut lanes, &[sent("a", "shared"), sent("b", "1")]);
+    let batch = lanes.next(Lane::Clean, now, NOBODY).expect("both");
+    lanes.done(Lane::Clean, &batch, &[Became::Suspect; 2], Duration::ZERO, now);
+    // Its half comes while another one has the same text judged.
+    want(&mut lanes, &[sent("a", "shared"), sent("b", "1"), sent("bad", "shared")]);
+    let watched = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["1"]);
+    lanes.done(Lane::Watched, &watched, &[Became::Unknown], Duration::ZERO, now);
+    assert_eq!(texts(lanes.next(Lane::Clean, now, NOBODY)), ["shared"]);
+}
+
+#[test]
+fn who_takes_the_judge_down_with_him_is_found_by_halves_and_judged_apart() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let all: Vec<_> = (0..16).map(|number| sent(&format!("n{number:02}"), &number.to_string())).collect();
+    want(&mut lanes, &all);
+    let batches = judge_all(&mut lanes, now, Became::Lost, |it| *it.bytes == *b"11");
+    assert!(batches < 16, "{batches}");
+    assert_eq!(lanes.state(&all[11]), State::Suspect);
+    assert!(all.iter().filter(|it| *it.fragment.bytes != *b"11").all(|it| lanes.state(it) != State::Suspect));
+    // And there he has one of them a minute.
+    let batch = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+    lanes.done(Lane::Watched, &batch, &[Became::Lost], Duration::ZERO, now);
+    assert!(lanes.next(Lane::Watched, now, NOBODY).is_none());
+    assert!(lanes.next(Lane::Watched, now + WINDOW, NOBODY).is_some());
+}
+
+#[test]
+fn nobody_is_to_blame_for_a_judge_that_goes_away_with_all_that_it_is_given_or_with_what_is_judged_beside() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let all: Vec<_> = (0..4).map(|number| sent(&format!("n{number}"), &number.to_string())).collect();
+    want(&mut lanes, &all);
+    for _ in 0..50 {
+        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("some");
+        lanes.done(Lane::Clean, &batch, &vec![Became::Lost; batch.fragments.len()], Duration::ZERO, now);
+    }
+    assert!(all.iter().all(|it| lanes.state(it) != State::Suspect));
+    // Once it is back all have their word.
+    judge_all(&mut lanes, now, Became::Lost, |_| false);
+    want(&mut lanes, &[sent("bad", "0")]);
+    let batch = lanes.next(Lane::Clean, now, NOBODY).expect("his");
+    lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, now);
+    let both = [sent("n0", "5"), sent("bad", "6")];
+    want(&mut lanes, &both);
+    for minute in 0..4 {
+        let now = now + minute * WINDOW;
+        let clean = lanes.next(Lane::Clean, now, NOBODY).expect("n0's");
+        let watched = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+        lanes.done(Lane::Clean, &clean, &[Became::Lost], Duration::ZERO, now);
+        lanes.done(Lane::Watched, &watched, &[Became::Lost], Duration::ZERO, now);
+    }
+    assert_ne!(lanes.state(&both[0]), State::Suspect);
+}

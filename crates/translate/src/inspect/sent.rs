@@ -12,6 +12,7 @@ use ir::{
     Chain, Hostname, ListenerId, NsName, RouteId,
     matching::{Origin, Precedence},
     rule::ExtensionEntry,
+    stream::PlaceId,
 };
 
 use super::{EnvoyRoutes, Inspector};
@@ -19,9 +20,11 @@ use crate::{
     resolve::{Resolved, served_at},
     tables::{
         backend::ClusterId,
-        input::{ObjectKey, object_kind},
+        input::{ObjectKey, object_id},
         output::{OutputId, Outputs},
-        policy::Winner,
+        policy,
+        stream::{StreamRule, Winner},
+        strict::Owner,
     },
     target::backend_object,
 };
@@ -46,7 +49,7 @@ impl Inspector<'_> {
     pub fn sent(self) -> Vec<Sent> {
         let mut sent: Vec<_> = self.rows_sent().collect();
         for (id, encoded) in self.engine.rows::<Outputs>() {
-            sent.extend(resource(&id, &encoded));
+            sent.extend(self.resource(&id, &encoded));
         }
         sent.sort_by(|a, b| (&a.object, &a.field, a.fragment.kind).cmp(&(&b.object, &b.field, b.fragment.kind)));
         sent
@@ -71,6 +74,35 @@ impl Inspector<'_> {
         })
     }
 
+    /// The parts of a resource, but for rows.
+    fn resource(self, id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
+        let gateway = |gateway: &NsName| Owner::from(gateway.clone().id(ObjectKind::Gateway));
+        let (kind, owner) = match id {
+            OutputId::Endpoints(..)
+            | OutputId::Secret(..)
+            | OutputId::Authorities(..)
+            | OutputId::ClientCertificate(_)
+            | OutputId::Login(..) => return Vec::new(),
+            OutputId::Cluster(_, cluster) => {
+                let of_place = |place: &PlaceId| {
+                    let route = self.engine.get::<Winner>(place)?;
+                    let rule = self.engine.get::<StreamRule>(&route);
+                    Some(rule.as_deref().map_or_else(|| object_id(&route).into(), |rule| rule.owner(&route)))
+                };
+                (Kind::Cluster, owner(cluster, of_place))
+            }
+            OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
+            OutputId::Listener(name, ..) => (Kind::Listener, gateway(name)),
+            OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
+        };
+        if kind != Kind::RouteConfiguration {
+            return vec![of_message(kind, encoded, &owner, Arc::default())];
+        }
+        let (head, hosts) = judged::heads(&encoded.body.to_bytes());
+        let sent = |fragment| of_fragment(fragment, &owner);
+        std::iter::once(head).chain(hosts).map(sent).collect()
+    }
+
     fn served(self, place: &Precedence, listener: &ListenerId) -> Option<Arc<Resolved>> {
         served_at(self.engine, &(place.via().clone(), place.origin()?.rule, listener.clone()))
     }
@@ -83,17 +115,20 @@ pub(crate) fn of_row(chain: &Chain, origin: Option<Origin>, row: &Row, rule: Opt
     let route = chain.route();
     Sent {
         fragment: Fragment { kind: Kind::Row, bytes: row.bytes.clone(), hash: row.hash, asks },
-        object: object_of(route),
+        object: object_id(route),
         field: field.unwrap_or_default(),
         route: Some(route.clone()),
         is_shared: rule.is_some_and(|rule| is_shared(rule, chain)),
     }
 }
 
-/// A whole message, of this object.
-pub(crate) fn of_message(kind: Kind, encoded: &Encoded, object: ObjectId, asks: Arc<[Arc<str>]>) -> Sent {
-    let fragment = Fragment { kind, hash: encoded.version, bytes: encoded.body.to_bytes(), asks };
-    Sent { fragment, object, field: String::new(), route: None, is_shared: false }
+/// A whole message.
+pub(crate) fn of_message(kind: Kind, encoded: &Encoded, owner: &Owner, asks: Arc<[Arc<str>]>) -> Sent {
+    of_fragment(Fragment { kind, hash: encoded.version, bytes: encoded.body.to_bytes(), asks }, owner)
+}
+
+fn of_fragment(fragment: Fragment, Owner { object, is_shared }: &Owner) -> Sent {
+    Sent { fragment, object: object.clone(), field: String::new(), route: None, is_shared: *is_shared }
 }
 
 /// The clusters without which Envoy refuses a row: it looks for whoever gives out tokens where people log in.
@@ -109,48 +144,20 @@ fn is_shared(rule: &Resolved, chain: &Chain) -> bool {
     let is_reached = chain.upwards().any(|above| above.route().name.namespace != *own);
     policies.all.iter().any(|policy| policy.namespace != *own)
         || policies.units.iter().flat_map(|unit| &unit.winners).any(|winner| match winner {
-            Winner::Policy(policy) => policy.namespace != *own,
-            Winner::Rule(_) | Winner::Keeper(_) => is_reached,
+            policy::Winner::Policy(policy) => policy.namespace != *own,
+            policy::Winner::Rule(_) | policy::Winner::Keeper(_) => is_reached,
         })
 }
 
-/// The parts of a resource, but for rows.
-fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
-    let gateway = |gateway: &NsName| gateway.clone().id(ObjectKind::Gateway);
-    let (kind, object) = match id {
-        OutputId::Endpoints(..)
-        | OutputId::Secret(..)
-        | OutputId::Authorities(..)
-        | OutputId::ClientCertificate(_)
-        | OutputId::Login(..) => {
-            return Vec::new();
-        }
-        OutputId::Cluster(_, cluster) => (Kind::Cluster, owner(cluster)),
-        OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
-        OutputId::Listener(name, ..) => (Kind::Listener, gateway(name)),
-        OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
-    };
-    let whole = encoded.body.to_bytes();
-    let sent =
-        |fragment| Sent { fragment, object: object.clone(), field: String::new(), route: None, is_shared: false };
-    if kind != Kind::RouteConfiguration {
-        return vec![sent(Fragment { kind, hash: encoded.version, bytes: whole, asks: Arc::default() })];
-    }
-    let (head, hosts) = judged::heads(&whole);
-    std::iter::once(head).chain(hosts).map(sent).collect()
-}
-
-/// Whose a cluster is.
-pub(crate) fn owner(cluster: &ClusterId) -> ObjectId {
+/// Whose a cluster is; `of_place` says it of one of a place of streams that a route serves.
+pub(crate) fn owner(cluster: &ClusterId, of_place: impl FnOnce(&PlaceId) -> Option<Owner>) -> Owner {
     match (cluster.to(), cluster) {
-        (Some(to), _) => backend_object(&to),
-        (None, ClusterId::Rule(chain, _)) => object_of(chain.route()),
-        (None, ClusterId::Place(place)) => place.listener.gateway.clone().id(ObjectKind::Gateway),
+        (Some(to), _) => backend_object(&to).into(),
+        (None, ClusterId::Rule(chain, _)) => object_id(chain.route()).into(),
+        (None, ClusterId::Place(place)) => {
+            of_place(place).unwrap_or_else(|| place.listener.gateway.clone().id(ObjectKind::Gateway).into())
+        }
         // What has no backend is a rule's.
-        (None, other) => NsName::new("", other.name()).id(ObjectKind::Backend),
+        (None, other) => NsName::new("", other.name()).id(ObjectKind::Backend).into(),
     }
-}
-
-fn object_of(route: &RouteId) -> ObjectId {
-    route.name.clone().id(object_kind(route.kind))
 }

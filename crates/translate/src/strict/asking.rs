@@ -1,7 +1,7 @@
 //! What is asked about, and what becomes of the answer.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -96,13 +96,15 @@ pub(super) const NOT_JUDGED: &str = "no Envoy said in time whether it takes it; 
 /// What the owner of something is told that lets others in than before, and waits.
 pub(super) const UNJUDGED: &str = "who is let in changes, and no Envoy has said yet whether it takes that; it is asked";
 
+/// What is sent though nobody judged it, and for whom.
+pub(super) type Waived = BTreeMap<FragmentId, (Sent, BTreeSet<Item>)>;
+
 /// Asks for words.
 pub(super) struct Asking<'a> {
     pub(super) now: Instant,
     pub(super) bounds: Bounds,
     pub(super) word: &'a mut dyn FnMut(&Sent) -> Word,
-    /// What is sent though nobody judged it, and for whom.
-    pub(super) waived: &'a mut BTreeMap<FragmentId, (Sent, Item)>,
+    pub(super) waived: &'a mut Waived,
     /// What of it was not before.
     pub(super) fresh: Vec<FragmentId>,
     /// Whether nobody can be asked.
@@ -113,6 +115,11 @@ impl Asking<'_> {
     /// Whether what waits since then has waited for long enough.
     pub(super) fn is_late(&self, since: Instant) -> bool {
         self.has_passed(since, self.bounds.timeout)
+    }
+
+    /// Whether its owner is told that it waits.
+    pub(super) fn is_noticed(&self, since: Instant) -> bool {
+        self.has_passed(since, NOTICED)
     }
 
     /// Whether it has, had it never its turn.
@@ -128,6 +135,11 @@ impl Asking<'_> {
     /// Whether what waits is sent though nobody judged it, once it may not wait any longer.
     pub(super) fn waives(&self) -> bool {
         self.is_away && self.bounds.then == WhenUnavailable::Standard
+    }
+
+    /// From when something waits that did since then, had it not waited while nobody could be asked, which was since `away`.
+    pub(super) fn resumed(&self, since: Instant, away: Instant) -> Instant {
+        since + self.now.saturating_duration_since(away.max(since))
     }
 
     fn has_passed(&self, since: Instant, time: Duration) -> bool {
@@ -149,11 +161,15 @@ impl Asking<'_> {
                 self.waived.remove(&id);
                 Verdict::Refused(words.clone(), matches!(word, Word::Refused(_)))
             }
-            _ if self.waived.contains_key(&id) => Verdict::Fine,
+            // Who says the same has waited for nothing yet.
+            _ if self.waived.get(&id).is_some_and(|(_, of)| of.contains(item)) => Verdict::Fine,
             // Of what closes meanwhile nobody has anything from waiting.
             Word::Unknown if (is_late || wait.is_urgent) && self.bounds.then == WhenUnavailable::Standard => {
-                self.waived.insert(id, (sent.clone(), item.clone()));
-                self.fresh.push(id);
+                let (_, of) = self.waived.entry(id).or_insert_with(|| {
+                    self.fresh.push(id);
+                    (sent.clone(), BTreeSet::new())
+                });
+                of.insert(item.clone());
                 Verdict::Fine
             }
             Word::Suspect if is_late => Verdict::NotJudged,

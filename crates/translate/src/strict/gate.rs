@@ -1,14 +1,14 @@
 //! What was judged goes, what was not waits, and nobody waits for ever.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     time::{Duration, Instant},
 };
 
-use ir::NsName;
+use ir::{NsName, settings::WhenUnavailable};
 
 use super::{
-    asking::{Asking, Bounds, Verdict, Wait, Word},
+    asking::{Asking, Bounds, Verdict, Wait, Waived, Word},
     parts::Parts,
     roots::Roots,
     waiters::{FragmentId, Item, Waiters, Wanted},
@@ -27,6 +27,8 @@ pub struct Held {
     pub gateways: BTreeSet<NsName>,
     /// Trees of routes that are served as they were.
     pub routes: usize,
+    /// Clusters, entries of extensions and chains that are sent as they were.
+    pub parts: usize,
     /// For how long the one waits that waits for longest.
     pub since: Option<Duration>,
 }
@@ -42,10 +44,9 @@ pub struct Gate {
     parts: Parts,
     gateways: Gateways,
     waiters: Waiters,
-    /// What is sent though nobody judged it, and for whom.
-    waived: BTreeMap<FragmentId, (Sent, Item)>,
-    /// Whether nobody could be asked when it was looked last.
-    was_away: bool,
+    waived: Waived,
+    /// Since when nobody can be asked, as far as is known.
+    away: Option<Instant>,
 }
 
 impl Gate {
@@ -57,8 +58,8 @@ impl Gate {
             parts: Parts::default(),
             gateways: Gateways::default(),
             waiters: Waiters::default(),
-            waived: BTreeMap::new(),
-            was_away: false,
+            waived: Waived::new(),
+            away: None,
         }
     }
 
@@ -80,17 +81,18 @@ impl Gate {
         if translator.engine().get::<Strict>(&()).is_none() {
             return false;
         }
-        let Self { bounds, roots, parts, gateways, waiters, waived, was_away } = self;
+        let Self { bounds, roots, parts, gateways, waiters, waived, away } = self;
         let is_away = translator.engine().get::<JudgeUnavailable>(&()).is_some();
         let fresh = Vec::new();
         let mut asking = Asking { now, bounds: *bounds, word, waived, fresh, is_away };
-        if *was_away != is_away {
-            if *was_away {
-                roots.restart(waiters, &asking);
-                parts.restart(waiters, &asking);
-                gateways.restart(waiters, &asking);
+        if away.is_some() != is_away {
+            // What is sent unjudged waits for nobody's return.
+            if let Some(away) = away.filter(|_| bounds.then == WhenUnavailable::Hold) {
+                roots.resume(away, waiters, &asking);
+                parts.resume(away, waiters, &asking);
+                gateways.resume(away, waiters, &asking);
             }
-            *was_away = is_away;
+            *away = is_away.then_some(now);
             roots.wake_all(waiters);
             waiters.wake_all();
         }
@@ -134,11 +136,13 @@ impl Gate {
                             continue;
                         };
                         waiters.forget(&item);
-                        match &of {
-                            Item::Row(key) => roots.refuse(key, fragment.1, words, is_said),
-                            Item::Part(part) => parts.wait(part.clone(), waiters, &asking),
-                            Item::Gateway(gateway) => gateways.look_at(gateway, waiters, &asking),
-                            Item::Tree(_) | Item::Replaced(..) | Item::Waived(_) => {}
+                        for of in &of {
+                            match of {
+                                Item::Row(key) => roots.refuse(key, fragment.1, words.clone(), is_said),
+                                Item::Part(part) => parts.wait(part.clone(), translator, waiters, &asking),
+                                Item::Gateway(gateway) => gateways.look_at(gateway, waiters, &asking),
+                                Item::Tree(_) | Item::Replaced(..) | Item::Waived(_) => {}
+                            }
                         }
                         false
                     }
@@ -185,16 +189,18 @@ impl Gate {
 
     /// What is held back at the moment.
     pub fn held(&self, now: Instant) -> Held {
+        let since = self.roots.since().chain(self.gateways.since()).chain(self.parts.holding());
         Held {
             gateways: self.gateways.holding().cloned().collect(),
             routes: self.roots.len(),
-            since: self.roots.oldest().map(|since| now.saturating_duration_since(since)),
+            parts: self.parts.holding().count(),
+            since: since.min().map(|since| now.saturating_duration_since(since)),
         }
     }
 
     /// Whether anything is held back.
     pub fn is_holding(&self) -> bool {
-        self.roots.len() > 0 || self.gateways.holding().next().is_some()
+        self.roots.len() > 0 || self.gateways.holding().next().is_some() || self.parts.holding().next().is_some()
     }
 
     /// How many fragments are sent though nobody judged them.

@@ -1,7 +1,8 @@
 //! How far a rule that was cleared may be served while what stands for it now waits.
 //!
 //! What goes, goes at once: nobody has to be asked about a constant answer to a match that Envoy has taken. Which rule of its route
-//! stands for an Envoy route now is told by what that matches, since rules move when another one comes before them.
+//! stands for an Envoy route now is told by what that matches, since rules move when another one comes before them, and so does
+//! all that stands below them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,14 +11,15 @@ use std::{
 
 use engine::Engine;
 use envoy::{bytes::Hash, route::outline};
-use ir::{Chain, ListenerId};
+use ir::{Chain, ListenerId, backend::Destination};
 
 use crate::{
     host::{Answer, Placed},
+    resolve::Resolved,
     tables::{host::Offer, route::RouteHead},
 };
 
-/// What a route has where a listener serves it now.
+/// What a route has where a listener serves it now in a tree, by whatever chains.
 pub(super) struct Now {
     /// Any of its rules, by which it is known where it is served.
     any: Option<Arc<Placed>>,
@@ -33,10 +35,18 @@ pub(super) struct Limits {
     pub(super) is_loose: bool,
 }
 
+/// Whether connections to a backend are secured now to which one goes in plain text.
+fn is_secured(now: &Resolved, cleared: &Resolved) -> bool {
+    let mut secured = now.destinations().filter(Destination::is_secured).map(Destination::plain);
+    secured.any(|plain| cleared.destinations().any(|to| to == plain))
+}
+
 impl Now {
-    pub(super) fn of(engine: &Engine, chain: &Chain, listener: &ListenerId) -> Self {
-        let rules = engine.get::<RouteHead>(chain.route()).map_or(0, |head| head.rules.len());
-        let rules = (0..).take(rules).filter_map(|rule| engine.get::<Offer>(&(chain.clone(), rule, listener.clone())));
+    /// By these chains, all of them of one route.
+    pub(super) fn of<'a>(engine: &Engine, chains: impl IntoIterator<Item = &'a Chain>, listener: &ListenerId) -> Self {
+        let rules = |chain: &Chain| engine.get::<RouteHead>(chain.route()).map_or(0, |head| head.rules.len());
+        let rules = chains.into_iter().flat_map(|chain| (0..).take(rules(chain)).map(move |rule| (chain, rule)));
+        let rules = rules.filter_map(|(chain, rule)| engine.get::<Offer>(&(chain.clone(), rule, listener.clone())));
         let mut now = Self { any: None, rows: HashMap::new() };
         for placed in rules {
             for row in placed.offered_routes().iter() {
@@ -67,7 +77,8 @@ impl Now {
             let own = outline(&route.row);
             let now = own.and_then(|own| self.rows.get(&own.matching));
             let is_worse = now.is_some_and(|(_, placed)| placed.resolved().is_worse_than(cleared.resolved()));
-            let is_other = now.map(|(guards, _)| guards) != own.as_ref().map(|own| &own.guards);
+            let is_other = now.map(|(guards, _)| guards) != own.as_ref().map(|own| &own.guards)
+                || now.is_some_and(|(_, placed)| is_secured(placed.resolved(), cleared.resolved()));
             is_loose |= is_other && !is_worse;
             if is_worse || is_other && closes {
                 rows.insert(route.row.hash, Answer::Closed);

@@ -1,91 +1,126 @@
-//! Clusters and entries of extensions, each of which goes by itself.
+//! Clusters, entries of extensions and chains of TLSRoutes, each of which goes by itself.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, mem::replace, sync::Arc, time::Instant};
 
-use api::{Kind as ObjectKind, ObjectId};
+use api::ObjectId;
 use envoy::judged::Kind;
-use ir::{NsName, rule::ExtensionEntry};
+use ir::RouteId;
 
 use super::{
     asking::{Asking, NOT_JUDGED, UNJUDGED, Verdict, Wait},
+    told::{Cause, Told},
     waiters::{Item, Waiters},
 };
 use crate::{
     Translator,
-    inspect::{
-        Sent,
-        sent::{of_message, owner},
-    },
+    inspect::{Sent, sent::of_message},
     tables::{
         input::{ClearedPart, ObjectKey, RefusedPart},
-        strict::{Offered, OfferedPart, Part, PartId, RefusedPartWords},
+        strict::{Offered, OfferedPart, Owner, Part, PartId, RefusedPartWords},
     },
 };
 
 /// Parts of which another content is offered than was cleared.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Since when.
-    waiting: BTreeMap<PartId, Instant>,
+    waiting: BTreeMap<PartId, Waiting>,
+    told: Told,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    /// Whether it is closed, by what was said of it before or for want of a word: then nobody waits for it.
+    is_closed: bool,
+    /// The route of streams that is told.
+    told: Option<RouteId>,
 }
 
 impl Parts {
     /// Whether whoever needs it waits for it. What is closed is a fault of who needs it.
-    pub(super) fn is_waiting(&self, translator: &Translator, part: &PartId) -> bool {
-        self.waiting.contains_key(part) && translator.engine().get::<RefusedPart>(part).is_none()
+    pub(super) fn is_waiting(&self, part: &PartId) -> bool {
+        self.waiting.get(part).is_some_and(|state| !state.is_closed)
+    }
+
+    /// Since when each waits that is not closed.
+    pub(super) fn holding(&self) -> impl Iterator<Item = Instant> {
+        self.waiting.values().filter(|state| !state.is_closed).map(|state| state.since)
     }
 
     /// Takes note of what is offered. Whether anything was written.
     pub(super) fn note(&mut self, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
-        let engine = translator.engine_mut();
         let mut wrote = false;
-        for part in engine.take_changes::<OfferedPart>() {
+        for part in translator.engine_mut().take_changes::<OfferedPart>() {
+            let engine = translator.engine_mut();
             let offered = engine.get::<OfferedPart>(&part);
-            let Some(Offered(content)) = offered.as_deref() else {
+            let Some(Offered { part: content, .. }) = offered.as_deref() else {
                 // Nobody needs it any more, nor would if it were taken.
                 wrote |= engine.set::<ClearedPart>(part.clone(), None);
                 wrote |= engine.set::<RefusedPart>(part.clone(), None);
-                self.done(&part, waiters, asking);
+                wrote |= self.done(&part, translator, waiters, asking);
                 continue;
             };
             // What was cleared stays for as long as it is asked for.
             if content.is_none() || content.as_ref() == engine.get::<ClearedPart>(&part).as_deref() {
                 wrote |= engine.set::<RefusedPart>(part.clone(), None);
-                self.done(&part, waiters, asking);
+                wrote |= self.done(&part, translator, waiters, asking);
             } else {
-                self.wait(part, waiters, asking);
+                self.wait(part, translator, waiters, asking);
             }
         }
         wrote
     }
 
     /// Has a part be judged.
-    pub(super) fn wait(&mut self, part: PartId, waiters: &mut Waiters, asking: &Asking<'_>) {
+    pub(super) fn wait(&mut self, part: PartId, translator: &Translator, waiters: &mut Waiters, asking: &Asking<'_>) {
         let item = Item::Part(part.clone());
+        let is_closed = translator.engine().get::<RefusedPart>(&part).is_some();
         self.waiting.entry(part).or_insert_with(|| {
             waiters.alarm(&item, asking.bounds.moments(asking.now));
-            asking.now
+            Waiting { since: asking.now, is_closed, told: None }
         });
         waiters.wake(item);
     }
 
-    /// Has all wait from now on, since nobody could be asked before.
-    pub(super) fn restart(&mut self, waiters: &mut Waiters, asking: &Asking<'_>) {
-        for (part, since) in &mut self.waiting {
+    /// The time since `away`, when nobody could be asked, counts for nobody.
+    pub(super) fn resume(&mut self, away: Instant, waiters: &mut Waiters, asking: &Asking<'_>) {
+        for (part, state) in &mut self.waiting {
             let item = Item::Part(part.clone());
-            waiters.silence(&item, asking.bounds.moments(*since));
-            *since = asking.now;
-            waiters.alarm(&item, asking.bounds.moments(*since));
+            waiters.silence(&item, asking.bounds.moments(state.since));
+            state.since = asking.resumed(state.since, away);
+            waiters.alarm(&item, asking.bounds.moments(state.since));
         }
     }
 
-    fn done(&mut self, part: &PartId, waiters: &mut Waiters, asking: &Asking<'_>) {
-        if let Some(since) = self.waiting.remove(part) {
+    /// A part waits no more. Whether anything was written.
+    fn done(&mut self, part: &PartId, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
+        let wrote = self.tell(part, None, translator);
+        if let Some(state) = self.waiting.remove(part) {
             let item = Item::Part(part.clone());
             waiters.forget(&item);
-            waiters.silence(&item, asking.bounds.moments(since));
+            waiters.silence(&item, asking.bounds.moments(state.since));
             waiters.wake_for_part(part);
         }
+        wrote
+    }
+
+    /// Nobody waits for a part any more, and its route is not told that it does. Whether anything was written.
+    fn close(&mut self, part: &PartId, translator: &mut Translator) -> bool {
+        let wrote = self.tell(part, None, translator);
+        if let Some(state) = self.waiting.get_mut(part) {
+            state.is_closed = true;
+        }
+        wrote
+    }
+
+    /// Has this route of streams be told that a part waits, and no other. Whether anything was written.
+    fn tell(&mut self, part: &PartId, route: Option<RouteId>, translator: &mut Translator) -> bool {
+        let Some(state) = self.waiting.get_mut(part).filter(|state| state.told != route) else { return false };
+        let before = replace(&mut state.told, route.clone());
+        let told = [(before, false), (route, true)].into_iter().filter_map(|(route, is_so)| Some((route?, is_so)));
+        told.fold(false, |wrote, (route, is_so)| {
+            self.told.say(translator, &route, Cause::Part(part.clone()), is_so) | wrote
+        })
     }
 
     /// Clears or refuses a part. Whether anything was written, and whether it is refused from now on or no longer.
@@ -96,41 +131,51 @@ impl Parts {
         waiters: &mut Waiters,
         asking: &mut Asking<'_>,
     ) -> (bool, bool) {
-        let Some(since) = self.waiting.get(part).copied() else { return (false, false) };
-        let engine = translator.engine_mut();
+        let Some(Waiting { since, is_closed, .. }) = self.waiting.get(part) else { return (false, false) };
+        let (since, is_closed) = (*since, *is_closed);
+        let engine = translator.engine();
         let offered = engine.get::<OfferedPart>(part);
-        let Some(Offered(Some(content))) = offered.as_deref() else { return (false, false) };
-        let is_closed = engine.get::<RefusedPart>(part).is_some();
+        let Some(Offered { part: Some(content), owner }) = offered.as_deref() else { return (false, false) };
         // Tokens are taken by the keys of those who give them out.
         let is_urgent = matches!(content, Part::Tokens(_)) && engine.get::<ClearedPart>(part).is_some();
         let wait = if is_closed { Wait::forever(asking.now) } else { Wait { since, is_urgent } };
         let item = Item::Part(part.clone());
-        let (sent, verdict) = about(part, content, &item, wait, waiters, asking);
+        let (sent, verdict) = about(part, content, owner, &item, wait, waiters, asking);
         let content = content.clone();
         let words: Arc<str> = match verdict {
             Verdict::Fine => {
+                let engine = translator.engine_mut();
                 let mut wrote = engine.set::<ClearedPart>(part.clone(), Some(content));
                 wrote |= engine.set::<RefusedPart>(part.clone(), None);
-                self.done(part, waiters, asking);
+                wrote |= self.done(part, translator, waiters, asking);
                 return (wrote, is_closed);
             }
             Verdict::Refused(words, _) => words,
+            // What it is of stands as it did: of its route nothing is in it but the hostname.
+            Verdict::NotJudged if matches!(part, PartId::Chain(..)) && engine.get::<ClearedPart>(part).is_some() => {
+                waiters.set(&item, vec![sent], Vec::new());
+                return (self.close(part, translator), false);
+            }
             Verdict::NotJudged => NOT_JUDGED.into(),
             Verdict::Waits(is_hopeless) => {
                 waiters.set(&item, vec![sent.clone()], Vec::new());
                 if is_closed || !is_urgent || !asking.closes(since, is_hopeless) {
-                    return (false, false);
+                    let route = RouteId::of(&owner.object).filter(|route| route.kind.is_stream());
+                    let route = route.filter(|_| !is_closed && asking.is_noticed(since));
+                    return (self.tell(part, route, translator), false);
                 }
                 UNJUDGED.into()
             }
         };
         let is_over = !matches!(&*words, NOT_JUDGED | UNJUDGED);
+        let engine = translator.engine_mut();
         let mut wrote = engine.set::<ClearedPart>(part.clone(), None);
-        let words = RefusedPartWords { object: object_of(part), words };
+        let words = RefusedPartWords { object: owner.object.clone(), words };
         wrote |= engine.set::<RefusedPart>(part.clone(), Some(words));
         if is_over {
-            self.done(part, waiters, asking);
+            wrote |= self.done(part, translator, waiters, asking);
         } else {
+            wrote |= self.close(part, translator);
             waiters.set(&item, vec![sent], Vec::new());
             waiters.wake_for_part(part);
         }
@@ -142,12 +187,13 @@ impl Parts {
 fn about(
     part: &PartId,
     content: &Part,
+    owner: &Owner,
     item: &Item,
     wait: Wait,
     waiters: &Waiters,
     asking: &mut Asking<'_>,
 ) -> (Sent, Verdict) {
-    let sent = sent(part, content);
+    let sent = sent(part, content, owner);
     let mut names = if sent.object.namespace.is_empty() { waiters.namespaces(part) } else { Vec::new() };
     if names.is_empty() {
         names.push(sent.object.namespace.clone());
@@ -166,29 +212,18 @@ fn about(
     best.unwrap_or((sent, Verdict::Waits(true)))
 }
 
-/// Whose a part is; nobody's of what is the same for all who say the same.
-pub(super) fn object_of(part: &PartId) -> ObjectId {
-    match part {
-        PartId::Cluster(cluster) => owner(cluster),
-        PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::Login(id) | ExtensionEntry::LoginTokens(id)) => {
-            id.clone().id(ObjectKind::GatewayExtension)
-        }
-        PartId::Entry(ExtensionEntry::LocalRate(_)) => NsName::new("", "").id(ObjectKind::TrafficPolicy),
-    }
-}
-
-fn sent(id: &PartId, part: &Part) -> Sent {
-    let object = object_of(id);
-    let judges = match (id, part) {
-        (_, Part::Cluster(encoded)) => return of_message(Kind::Cluster, encoded, object, Arc::default()),
-        (_, Part::Tokens(judges)) => Some(judges),
-        (_, Part::Rate) => None,
+fn sent(id: &PartId, part: &Part, owner: &Owner) -> Sent {
+    let judges = match part {
+        Part::Cluster(encoded) => return of_message(Kind::Cluster, encoded, owner, Arc::default()),
+        Part::Chain(_, encoded) => return of_message(Kind::Listener, encoded, owner, Arc::default()),
+        Part::Tokens(judges) => Some(judges),
+        Part::Rate => None,
     };
     let entry = match id {
         PartId::Entry(entry) => Some(entry),
-        PartId::Cluster(_) => None,
+        PartId::Cluster(_) | PartId::Chain(..) => None,
     };
     let holder = entry.and_then(envoy::extensions::holder).unwrap_or_default();
     let encoded = envoy::extensions::extension(holder, entry, |_| judges.cloned(), 0);
-    of_message(Kind::Extension, &encoded, object, Arc::default())
+    of_message(Kind::Extension, &encoded, owner, Arc::default())
 }

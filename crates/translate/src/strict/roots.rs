@@ -8,10 +8,10 @@ use std::{
 };
 
 use envoy::bytes::Hash;
-use ir::{NsName, RouteId};
+use ir::{Chain, ListenerId, NsName, RouteId};
 
 use super::{
-    asking::{Asking, NOTICED, Verdict, Wait},
+    asking::{Asking, Verdict, Wait},
     limits::Now,
     parts::Parts,
     rows::{Found, Refused, look_at},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     RefusedRows, Translator,
-    host::{Answer, Cleared},
+    host::{Answer, Cleared, Placed},
     tables::{host::Offer, route::RouteHead},
 };
 
@@ -46,12 +46,17 @@ pub(super) struct Roots {
     limited: BTreeSet<RowKey>,
 }
 
+/// Where a route of a tree is served, whichever rules lead there.
+type Place = (RouteId, ListenerId);
+
 /// A tree that changed.
 #[derive(Debug)]
 struct Root {
     since: Instant,
     /// The rules that did, and what becomes of each.
     changed: BTreeMap<RowKey, Turn>,
+    /// All that did since the tree began to wait, by where a route is served: one stands for another one.
+    alike: BTreeMap<Place, BTreeSet<(Chain, u32)>>,
     /// Those of them that wait, and those of these that nobody is about to judge.
     open: BTreeSet<RowKey>,
     hopeless: BTreeSet<RowKey>,
@@ -79,8 +84,9 @@ impl Roots {
         self.waiting.len()
     }
 
-    pub(super) fn oldest(&self) -> Option<Instant> {
-        self.waiting.values().map(|root| root.since).min()
+    /// Since when each waits.
+    pub(super) fn since(&self) -> impl Iterator<Item = Instant> {
+        self.waiting.values().map(|root| root.since)
     }
 
     pub(super) fn is_waiting(&self, route: &RouteId) -> bool {
@@ -138,6 +144,7 @@ impl Roots {
             root.open.insert(key.clone());
             root.gateways.insert(key.2.gateway.clone());
             root.changed.insert(key.clone(), Turn::Waits);
+            root.alike.entry(place(&key)).or_default().insert((key.0.clone(), key.1));
             if !root.told.is_empty() && root.told.insert(route.clone()) {
                 wrote |= self.told.say(translator, &route, Cause::Tree(top.clone()), true);
             }
@@ -184,6 +191,8 @@ impl Roots {
         root.changed.remove(key);
         root.open.remove(key);
         root.hopeless.remove(key);
+        // Another rule may have stood for what this one was.
+        self.limited.insert(key.clone());
         if root.changed.is_empty() {
             return self.end(translator, &top.clone(), waiters, asking);
         }
@@ -218,12 +227,12 @@ impl Roots {
         self.wordless.iter().for_each(|key| waiters.wake(Item::Row(key.clone())));
     }
 
-    /// Has all wait from now on, since nobody could be asked before.
-    pub(super) fn restart(&mut self, waiters: &mut Waiters, asking: &Asking<'_>) {
+    /// The time since `away`, when nobody could be asked, counts for nobody.
+    pub(super) fn resume(&mut self, away: Instant, waiters: &mut Waiters, asking: &Asking<'_>) {
         for (top, root) in &mut self.waiting {
             let item = Item::Tree(top.clone());
             waiters.silence(&item, asking.bounds.moments(root.since));
-            root.since = asking.now;
+            root.since = asking.resumed(root.since, away);
             waiters.alarm(&item, asking.bounds.moments(root.since));
         }
     }
@@ -240,7 +249,7 @@ impl Roots {
         for key in root.changed.keys() {
             waiters.wake(Item::Row(key.clone()));
         }
-        if asking.now.saturating_duration_since(root.since) < NOTICED {
+        if !asking.is_noticed(root.since) {
             return false;
         }
         let routes: BTreeSet<_> = root.changed.keys().map(|(chain, ..)| chain.route().clone()).collect();
@@ -431,41 +440,67 @@ impl Roots {
     /// Has what was cleared of rules that wait be served no further than it may be now. Whether anything was written.
     pub(super) fn limit(&mut self, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
         let mut wrote = false;
-        let mut now: Option<(&RowKey, Now)> = None;
-        let limited = take(&mut self.limited);
-        let mut keys: Vec<_> = limited.iter().collect();
-        keys.sort_by(|one, other| (&one.0, &one.2, one.1).cmp(&(&other.0, &other.2, other.1)));
-        for key in keys {
-            let (chain, _, listener) = key;
-            let Some(root) = self.waiting.get_mut(chain.top()) else { continue };
-            let Some(cleared) = translator.engine().get::<Cleared>(key) else { continue };
-            let is_of = |(other, _): &(&RowKey, Now)| other.0 == *chain && other.2 == *listener;
-            let known = now.take().filter(is_of);
-            let (_, known) = now.insert(known.unwrap_or_else(|| (key, Now::of(translator.engine(), chain, listener))));
-            let closes = asking.closes(root.since, !root.hopeless.is_empty());
-            // What is sent unjudged for want of anybody who judges is sent at once.
-            let waives = asking.waives() && !root.is_loose;
-            let limits = known.limits(&cleared, listener, closes && !waives);
-            if limits.is_loose && !root.is_loose {
-                root.is_loose = true;
-                if waives {
-                    root.changed.keys().for_each(|key| waiters.wake(Item::Row(key.clone())));
-                    wrote = true;
+        let mut places: BTreeSet<(RouteId, Place)> = BTreeSet::new();
+        for key in take(&mut self.limited) {
+            places.insert((key.0.top().clone(), place(&key)));
+        }
+        for (top, place) in places {
+            let Some(root) = self.waiting.get_mut(&top) else { continue };
+            let Some(alike) = root.alike.get(&place) else { continue };
+            let listener = &place.1;
+            let chains: BTreeSet<_> = alike.iter().map(|(chain, _)| chain).collect();
+            let now = Now::of(translator.engine(), chains, listener);
+            for (chain, rule) in alike.clone() {
+                let key = (chain, rule, listener.clone());
+                let cleared = translator.engine().get::<Cleared>(&key).filter(|_| root.changed.contains_key(&key));
+                if let Some(cleared) = cleared {
+                    wrote |= root.limit(translator, &key, &cleared, &now, waiters, asking);
                 }
-            }
-            if let Some(limited) = limits.limited {
-                wrote |= translator.engine_mut().set::<Cleared>(key.clone(), Some(limited));
             }
         }
         wrote
     }
 }
 
+/// Where the route of a rule is served.
+fn place((chain, _, listener): &RowKey) -> Place {
+    (chain.route().clone(), listener.clone())
+}
+
 impl Root {
+    /// Has a rule of it be served no further than it may be. Whether anything was written.
+    fn limit(
+        &mut self,
+        translator: &mut Translator,
+        key: &RowKey,
+        cleared: &Placed,
+        now: &Now,
+        waiters: &mut Waiters,
+        asking: &Asking<'_>,
+    ) -> bool {
+        let closes = asking.closes(self.since, !self.hopeless.is_empty());
+        // What is sent unjudged for want of anybody who judges is sent at once.
+        let waives = asking.waives() && !self.is_loose;
+        let limits = now.limits(cleared, &key.2, closes && !waives);
+        let mut wrote = false;
+        if limits.is_loose && !self.is_loose {
+            self.is_loose = true;
+            if waives {
+                self.changed.keys().for_each(|key| waiters.wake(Item::Row(key.clone())));
+                wrote = true;
+            }
+        }
+        if let Some(limited) = limits.limited {
+            wrote |= translator.engine_mut().set::<Cleared>(key.clone(), Some(limited));
+        }
+        wrote
+    }
+
     fn new(since: Instant) -> Self {
         Self {
             since,
             changed: BTreeMap::new(),
+            alike: BTreeMap::new(),
             open: BTreeSet::new(),
             hopeless: BTreeSet::new(),
             gateways: BTreeSet::new(),

@@ -74,7 +74,7 @@ pub(super) fn look_at(
     let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
     for part in parts_of(offer.resolved()) {
         let is_own = matches!(part, PartId::Cluster(ClusterId::Rule(..)));
-        if parts.is_waiting(translator, &part) {
+        if parts.is_waiting(&part) {
             looked.parts.push(part);
         } else if is_refused(&part) && !is_own {
             looked.has_no_parts = true;

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ir::RouteId;
 
 use super::waiters::RowKey;
-use crate::{Translator, tables::input};
+use crate::{
+    Translator,
+    tables::{input, strict::PartId},
+};
 
 /// Why a route is told anything.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,11 +17,16 @@ pub(super) enum Cause {
     Tree(RouteId),
     /// A rule of it answers by itself.
     Rule(RowKey),
+    /// What its connections need waits.
+    Part(PartId),
 }
 
 /// What a route is told that waits.
 const WAITS: &str =
     "it waits for Envoy's word, and is served as it was, without what is gone: its tree changes as a whole";
+
+/// What a route of connections or datagrams is told that waits.
+const PART_WAITS: &str = "it waits for Envoy's word, and is served as it was, without what is gone";
 
 /// What the route of a rule is told that waited for long enough.
 const SHUT: &str = "no Envoy said in time whether it takes a rule, which answers 500 meanwhile, and is asked again";
@@ -36,6 +44,7 @@ impl Told {
             None => None,
             Some(Cause::Tree(_)) => Some(WAITS.into()),
             Some(Cause::Rule(_)) => Some(SHUT.into()),
+            Some(Cause::Part(_)) => Some(PART_WAITS.into()),
         };
         if causes.is_empty() {
             self.0.remove(route);

@@ -12,7 +12,7 @@ use ir::{ListenerId, NsName, Port, RouteId, listener::Listener, rule::Slot};
 
 use super::{
     asking::{Asking, NOT_JUDGED, UNJUDGED, Verdict, Wait},
-    parts::{Parts, object_of},
+    parts::Parts,
     waiters::{Item, Waiters},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         gateway::GatewayRow,
         input::{ClearedListener, ClearedWide, Config, ObjectKey, RefusedListener, RefusedPart, RefusedWide},
         policy::Target,
-        strict::{OfferedListener, OfferedWide, PartId, Wide},
+        strict::{OfferedListener, OfferedWide, Owner, PartId, Wide},
     },
 };
 
@@ -110,8 +110,8 @@ impl Outcome {
         Some(NOT_JUDGED.into())
     }
 
-    fn need(&mut self, part: &PartId, parts: &Parts, translator: &Translator) {
-        if parts.is_waiting(translator, part) {
+    fn need(&mut self, part: &PartId, parts: &Parts) {
+        if parts.is_waiting(part) {
             self.waits = true;
             self.parts.push(part.clone());
         }
@@ -122,6 +122,11 @@ impl Gateways {
     /// Those that hold back something.
     pub(super) fn holding(&self) -> impl Iterator<Item = &NsName> {
         self.waiting.iter().filter(|(_, state)| state.holds()).map(|(gateway, _)| gateway)
+    }
+
+    /// Since when each of them waits.
+    pub(super) fn since(&self) -> impl Iterator<Item = Instant> {
+        self.waiting.values().filter(|state| state.holds()).map(|state| state.since)
     }
 
     /// Those of them of which all is judged.
@@ -220,12 +225,12 @@ impl Gateways {
         waiters.wake(item);
     }
 
-    /// Has all wait from now on, since nobody could be asked before.
-    pub(super) fn restart(&mut self, waiters: &mut Waiters, asking: &Asking<'_>) {
+    /// The time since `away`, when nobody could be asked, counts for nobody.
+    pub(super) fn resume(&mut self, away: Instant, waiters: &mut Waiters, asking: &Asking<'_>) {
         for (gateway, state) in self.waiting.iter_mut().filter(|(_, state)| state.holds()) {
             let item = Item::Gateway(gateway.clone());
             waiters.silence(&item, asking.bounds.moments(state.since));
-            state.since = asking.now;
+            state.since = asking.resumed(state.since, away);
             waiters.alarm(&item, asking.bounds.moments(state.since));
         }
     }
@@ -368,7 +373,7 @@ fn judge(
 ) -> Outcome {
     let engine = translator.engine();
     let mut outcome = Outcome::default();
-    let object = place.gateway().clone().id(ObjectKind::Gateway);
+    let owner = Owner::from(place.gateway().clone().id(ObjectKind::Gateway));
     let now = asking.now;
     let wait = |is_urgent| if is_closed { Wait::forever(now) } else { Wait { since, is_urgent } };
     match place {
@@ -379,15 +384,15 @@ fn judge(
                 let wait = wait(outcome.loose.contains(&scope.target));
                 let names = scope.parts.iter().filter_map(|part| match part {
                     PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
-                    PartId::Entry(_) => None,
+                    PartId::Entry(_) | PartId::Chain(..) => None,
                 });
-                let head = of_message(Kind::RouteConfiguration, &scope.head, object.clone(), names.collect());
+                let head = of_message(Kind::RouteConfiguration, &scope.head, &owner, names.collect());
                 let verdict = asking.about(item, &head, wait);
                 let words = outcome.take(head, verdict);
                 // Without what it asks and refers to, what it says would not hold: requests would pass.
                 let missing = scope.parts.iter().find_map(|part| engine.get::<RefusedPart>(part));
                 let missing = missing.map(|words| Arc::from(words.told(&listener.gateway.namespace)));
-                scope.parts.iter().for_each(|part| outcome.need(part, parts, translator));
+                scope.parts.iter().for_each(|part| outcome.need(part, parts));
                 if let Some(words) = words.or(missing) {
                     outcome.refused.insert(scope.target.clone(), words);
                 }
@@ -397,12 +402,12 @@ fn judge(
             let offered = engine.get::<OfferedListener>(&(gateway.clone(), *port));
             let (Some(listener), Some(config)) = (offered, engine.get::<Config>(&())) else { return outcome };
             let message = envoy::listener::listener(&listener, &config.edge);
-            let sent = of_message(Kind::Listener, &message, object, Arc::default());
-            let missing = sinks(&listener).find(|part| engine.get::<RefusedPart>(part).is_some());
-            let missing = missing.map(|part| format!("it needs {}, which is refused", object_of(&part)).into());
+            let sent = of_message(Kind::Listener, &message, &owner, Arc::default());
+            let missing = sinks(&listener).find_map(|part| engine.get::<RefusedPart>(&part));
+            let missing = missing.map(|refused| format!("it needs {}, which is refused", refused.object).into());
             let verdict = if missing.is_none() { asking.about(item, &sent, wait(false)) } else { Verdict::Fine };
             let words = outcome.take(sent, verdict);
-            sinks(&listener).for_each(|part| outcome.need(&part, parts, translator));
+            sinks(&listener).for_each(|part| outcome.need(&part, parts));
             outcome.listener = missing.or(words);
         }
     }
@@ -445,8 +450,12 @@ fn write(place: &Place, outcome: Outcome, translator: &mut Translator) -> bool {
         }
         Place::Port(gateway, port) => {
             let key = (gateway.clone(), *port);
-            let offered = engine.get::<OfferedListener>(&key).filter(|_| outcome.listener.is_none());
-            wrote |= engine.set::<ClearedListener>(key.clone(), offered.map(|listener| Listener::clone(&listener)));
+            // What no Envoy has said anything of replaces nothing that was taken.
+            if !outcome.is_wordless {
+                let offered = engine.get::<OfferedListener>(&key).filter(|_| outcome.listener.is_none());
+                let offered = offered.map(|listener| Listener::clone(&listener));
+                wrote |= engine.set::<ClearedListener>(key.clone(), offered);
+            }
             wrote |= engine.set::<RefusedListener>(key, outcome.listener);
         }
     }

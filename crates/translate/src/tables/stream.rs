@@ -10,7 +10,7 @@ use ir::{
     stream::PlaceId,
 };
 
-use super::{attachment::Attached, capacity::Room, tls::BundleId};
+use super::{attachment::Attached, capacity::Room, input::object_id, strict::Owner, tls::BundleId};
 
 groups! {
     /// The routes that would serve a place, the oldest first: that one does.
@@ -58,6 +58,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
+    /// Whose it is what comes of this route: policies of other namespaces may say how its backends are connected to.
+    pub(crate) fn owner(&self, route: &RouteId) -> Owner {
+        let is_shared = self.reached().any(|to| to.way.is_some() && to.to.name().namespace != *route.namespace());
+        Owner { object: object_id(route), is_shared }
+    }
+
     /// The backends that are there, each once.
     pub(crate) fn reached(&self) -> impl Iterator<Item = &Arc<Dialed>> {
         self.shares.iter().filter_map(|share| share.to.as_ref())

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use api::ObjectId;
 use envoy::{extensions::TokenJudges, resource::Encoded};
 use ir::{
-    ListenerId, NsName, Port,
-    listener::Listener,
+    Hostname, ListenerId, NsName, Port,
+    listener::{FilterChain, Listener},
     rule::{ExtensionEntry, Slot},
 };
 
@@ -21,17 +21,19 @@ tables! {
     OfferedPart: PartId => Offered;
     /// What policies of a Gateway and of a listener say in slots there.
     OfferedWide: ListenerId => Wide;
-    /// A port of a Gateway as its objects make it.
+    /// A port of a Gateway as its objects make it, without the chains of TLSRoutes, which are parts.
     OfferedListener: (NsName, Port) => Listener;
 }
 
-/// A part that rules and wider scopes share.
+/// What goes by itself: a part that rules and wider scopes share, or a chain of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum PartId {
     /// A cluster.
     Cluster(ClusterId),
     /// An entry of an extension's configuration: a limit, or whose tokens are taken, by the word of a GatewayExtension.
     Entry(ExtensionEntry),
+    /// The filter chain of a hostname of TLSRoutes at a listener.
+    Chain(ListenerId, Hostname),
 }
 
 impl PartId {
@@ -48,11 +50,34 @@ pub(crate) enum Part {
     Tokens(TokenJudges),
     /// The entry says all.
     Rate,
+    /// A chain, and a listener with it alone, by which it is judged.
+    Chain(FilterChain, Encoded),
 }
 
-/// What is offered of a part; none where it is asked for, and is not there.
+/// What is offered of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Offered(pub(crate) Option<Part>);
+pub(crate) struct Offered {
+    /// None where it is asked for, and is not there.
+    pub(crate) part: Option<Part>,
+    /// Whose it is.
+    pub(crate) owner: Owner,
+}
+
+/// Whose a part of what is sent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The object that it is made from, whose owner must act if it is refused. Of what is the same for all who say the same it
+    /// has no namespace.
+    pub(crate) object: ObjectId,
+    /// Whether it may hold what an object of another namespace says.
+    pub(crate) is_shared: bool,
+}
+
+impl From<ObjectId> for Owner {
+    fn from(object: ObjectId) -> Self {
+        Self { object, is_shared: false }
+    }
+}
 
 /// What is said for a whole Gateway and for a listener of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod properties;
+mod streams;
 mod withdrawals;
 
 use std::{

@@ -149,3 +149,64 @@ fn who_is_judged_apart_delays_no_other_that_changes_at_the_same_time() {
     strict.settle(suspecting("/kills"));
     assert_eq!(strict.routes(), [at("/evil", Some(500)), at("/good/2", None)]);
 }
+
+#[test]
+fn time_counts_while_somebody_can_be_asked_alone() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.settle(accepting);
+    strict.put([route("r", rules(&["/a"]))]);
+    strict.settle(|_| Word::Judging);
+    // A judge that comes and goes gives nobody more of it.
+    for passed in 1..=6 {
+        strict.later(T / 2, |_| Word::Judging);
+        strict.translator.set_judge_unavailable(Some("away".into()));
+        strict.settle(|_| Word::Unknown);
+        strict.later(10 * T, |_| Word::Unknown);
+        strict.translator.set_judge_unavailable(None);
+        strict.settle(|_| Word::Judging);
+        let expected = if passed < 6 { vec![] } else { vec![at("/a", Some(500))] };
+        assert_eq!(strict.routes(), expected, "{passed}");
+    }
+}
+
+/// Two Gateways with the same policy: what they say is one text.
+#[test]
+fn who_says_the_same_as_what_was_sent_unjudged_waits_for_himself_and_is_looked_at_when_it_is_refused() {
+    let says = |value: &str, gateways: &[&str]| {
+        let mut policy = wide(value);
+        let target = |name: &&str| json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": name});
+        policy["spec"]["targetRefs"] = gateways.iter().map(target).collect();
+        policy
+    };
+    let at_both = json!([{"name": "edge", "namespace": "infra"}, {"name": "other", "namespace": "infra"}]);
+    let start = || {
+        let mut strict = Strict::new(WhenUnavailable::Standard);
+        strict.put(base());
+        strict.put([gateway("other", json!([http("web", 81, "")]))]);
+        strict.put([route("r", with(rules(&["/a"]), json!({"parentRefs": at_both})))]);
+        strict.settle(accepting);
+        strict
+    };
+    let said = |strict: &Strict| {
+        let mut configs = strict.sent.iter().filter(|(key, _)| key.kind == ResourceKind::RouteConfiguration);
+        let says = |encoded: &Encoded| String::from_utf8_lossy(&encoded.body.to_bytes()).contains("odd");
+        (configs.clone().count(), configs.by_ref().filter(|(_, encoded)| says(encoded)).count())
+    };
+    let odd = |word: Word| move |sent: &Sent| if contains(sent, "odd") { word.clone() } else { Word::Accepted };
+    let mut strict = start();
+    strict.put([says("odd", &["edge", "other"])]);
+    strict.settle(odd(Word::Unknown));
+    strict.later(T, odd(Word::Unknown));
+    assert_eq!(said(&strict), (2, 2));
+    strict.settle(odd(Word::Refused("no".into())));
+    assert_eq!(said(&strict), (2, 0), "none keeps what is refused");
+    // And whoever comes while somebody is about to judge it waits.
+    let mut strict = start();
+    strict.put([says("odd", &["edge"])]);
+    strict.settle(odd(Word::Unknown));
+    strict.later(T, odd(Word::Unknown));
+    strict.put([says("odd", &["edge", "other"])]);
+    strict.settle(odd(Word::Judging));
+    assert_eq!(said(&strict), (2, 1));
+}

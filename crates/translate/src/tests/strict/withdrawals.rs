@@ -3,7 +3,7 @@
 use super::*;
 use crate::tests::{
     policies::{at as targets, policy, with},
-    scene::{https, secret, to as delegates},
+    scene::{certificates, https, secret, to as delegates},
 };
 
 /// Nobody can be asked.
@@ -261,4 +261,66 @@ fn a_rule_that_moves_is_compared_with_itself() {
     strict.put([route("r", json!({"rules": [rule("/new"), none("/none"), rule("/a"), to_t]}))]);
     strict.settle(|sent| if contains(sent, "/new") { Word::Unknown } else { Word::Accepted });
     assert_eq!(strict.routes(), [at("/a", None), at("/b", Some(500)), at("/none", Some(500))]);
+}
+
+/// A rule that comes before those that delegate moves all that stands below them.
+#[test]
+fn what_stands_below_rules_that_move_is_compared_with_itself() {
+    let parent = |paths: &[(&str, &str)], own: &[&str]| {
+        let below = paths.iter().map(|(path, child)| delegates(path, &[child]));
+        let rules: Vec<_> = own.iter().map(|path| rule(path)).chain(below).collect();
+        route("parent", json!({"rules": rules}))
+    };
+    let child = |name: &str, path: &str, service: &str| {
+        let mut rule = rule(path);
+        rule["backendRefs"][0]["name"] = json!(service);
+        route(name, json!({"parentRefs": [], "rules": [rule]}))
+    };
+    let below = [("/one", "one"), ("/two", "two")];
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([service("t"), child("one", "/one/x", "s"), child("two", "/two/x", "t"), parent(&below, &[])]);
+    strict.settle(accepting);
+    let open = [at("/one/x", None), at("/two/x", None)];
+    let served =
+        |strict: &Strict| strict.routes().into_iter().filter(|(path, _)| path.ends_with("/x")).collect::<Vec<_>>();
+    assert_eq!(served(&strict), open);
+    let waiting = |sent: &Sent| if contains(sent, "/new") { Word::Unknown } else { Word::Accepted };
+    strict.put([parent(&below, &["/new"])]);
+    strict.settle(waiting);
+    assert_eq!(served(&strict), open);
+    strict.later(T, waiting);
+    assert_eq!(served(&strict), open, "for however long");
+    // What goes meanwhile is gone.
+    strict.remove(service("t"));
+    strict.settle(waiting);
+    assert_eq!(served(&strict), [at("/one/x", None), at("/two/x", Some(500))]);
+    strict.put([parent(&[("/two", "two")], &["/new"])]);
+    strict.settle(waiting);
+    assert_eq!(served(&strict)[0], at("/one/x", Some(500)));
+}
+
+/// What a BackendTLSPolicy comes to is another cluster: what went there in plain text ends.
+#[test]
+fn a_backend_of_which_a_policy_says_tls_has_nothing_in_plain_text_until_that_is_judged() {
+    let authorities = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "namespace": "apps"},
+        "data": {"ca.crt": certificates()[0].0}});
+    let policy = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy",
+        "metadata": {"name": "p", "namespace": "apps"},
+        "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "s"}], "validation": {"hostname": "s.example",
+            "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}});
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    let mut to_t = rule("/t");
+    to_t["backendRefs"][0]["name"] = json!("t");
+    strict.put([service("t"), authorities, route("r", json!({"rules": [rule("/s"), to_t]}))]);
+    strict.settle(accepting);
+    strict.put([policy]);
+    strict.settle(|_| Word::Judging);
+    assert_eq!(strict.routes(), [at("/s", None), at("/t", None)]);
+    strict.later(Duration::from_secs(1), |_| Word::Judging);
+    assert_eq!(strict.routes(), [at("/s", Some(500)), at("/t", None)]);
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [at("/s", None), at("/t", None)]);
+    assert!(strict.sent.keys().any(|key| &*key.name == "service/apps/s/80/tls"));
 }
