@@ -46,7 +46,7 @@ async fn a_listener_that_passes_tls_through_from_now_on_sends_nothing_in_plain_t
     };
     let mut clients = JoinSet::new();
     for _ in 0..8 {
-        clients.spawn(asks(own.der.to_vec()));
+        clients.spawn(asks(own.der.clone()));
     }
     for turn in 0..10 {
         let mode = (turn + 1) % 2;
