@@ -21,7 +21,13 @@ if ! e2e/cluster.sh status >/dev/null 2>&1; then
     trap 'KEEP_LOGS=target/cluster e2e/cluster.sh down' EXIT
 fi
 eval "$(e2e/cluster.sh env)"
-[ "${INSTALL:-}" = no ] || e2e/install.sh
+if [ "${INSTALL:-}" != no ]; then
+    # Tests have more Gateways at once than the one node has CPUs to promise.
+    e2e/install.sh --set gatewayClass.parametersRef.group=gateway.kgateway.dev \
+        --set gatewayClass.parametersRef.kind=GatewayParameters \
+        --set gatewayClass.parametersRef.name=small --set gatewayClass.parametersRef.namespace=portcullis-system
+    kubectl apply -f e2e/suite/parameters.yaml
+fi
 kubectl wait --for=condition=Accepted "gatewayclass/$class" --timeout=60s
 
 flags=(--gateway-class="$class" --cleanup-base-resources=false
