@@ -5,7 +5,7 @@
 //! * What **clean** namespaces have, all together, beginning where the last batch ended. A batch that ended without a word is
 //!   halved by namespace until it is known whose word is missing: nobody else is judged apart, or blamed. Halves go first, and
 //!   are judged whether anybody still waits for them: who writes something else meanwhile is found all the same. So is one with
-//!   which the judge went away for the second time.
+//!   which the judge went away for the second time. While there is no judge a half stays what it is.
 //! * One namespace at a time of those of which something was refused a short time ago, or that was found so. Each has so much time
 //!   a minute: who writes what takes long waits for it himself.
 //!
@@ -57,6 +57,8 @@ pub(crate) struct Batch {
     pub(crate) namespaces: Vec<Arc<str>>,
     /// How long it may take.
     pub(crate) time: Duration,
+    /// Whether it is a part of one that ended without a word.
+    is_half: bool,
 }
 
 /// What became of a fragment.
@@ -68,6 +70,8 @@ pub(crate) enum Became {
     Suspect,
     /// The judge went away with it.
     Lost,
+    /// There was no judge.
+    Unasked,
     Unknown,
 }
 
@@ -232,6 +236,7 @@ impl Lanes {
                 half.into_iter().partition(|(namespace, _)| !self.apart.contains_key(namespace));
             let all = clean.iter().map(|(namespace, it)| (namespace, it));
             let batch = self.batch(all, MAX_FRAGMENTS, MEMORY, &is_known);
+            let batch = batch.map(|batch| Batch { is_half: true, ..batch });
             // Who is judged apart by now is judged there, and what is in flight in another name comes again.
             for (namespace, fragment) in others.iter().chain(&clean) {
                 self.queue_again(namespace, fragment);
@@ -262,7 +267,7 @@ impl Lanes {
         time: Duration,
         is_known: impl Fn(&Fragment) -> bool,
     ) -> Option<Batch> {
-        let mut batch = Batch { fragments: Vec::new(), namespaces: Vec::new(), time };
+        let mut batch = Batch { fragments: Vec::new(), namespaces: Vec::new(), time, is_half: false };
         let (mut bytes, mut taken) = (0, HashSet::new());
         for (namespace, fragment) in fragments {
             if self.in_flight.contains(&id(fragment)) || is_known(fragment) || !taken.insert(id(fragment)) {
@@ -282,7 +287,7 @@ impl Lanes {
     pub(crate) fn done(&mut self, lane: Lane, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
         self.busy[lane as usize] = false;
         let mut wordless = BySpace::new();
-        let mut refused = BTreeSet::new();
+        let (mut refused, mut unasked) = (BTreeSet::new(), Vec::new());
         for ((fragment, namespace), became) in batch.fragments.iter().zip(&batch.namespaces).zip(became) {
             self.in_flight.remove(&id(fragment));
             self.turned.push(id(fragment));
@@ -292,10 +297,19 @@ impl Lanes {
                     wordless.entry(namespace.clone()).or_default().push(fragment.clone());
                     continue;
                 }
-                Became::Accepted | Became::Unknown => {}
+                // Nobody learned anything, and who is to blame is searched for on.
+                Became::Unasked if batch.is_half => {
+                    unasked.push((namespace.clone(), fragment.clone()));
+                    continue;
+                }
+                Became::Accepted | Became::Unasked | Became::Unknown => {}
             }
             // Who knows by now what he waited for wants it no more.
             self.queue_again(namespace, fragment);
+        }
+        if !unasked.is_empty() {
+            self.is_halved.extend(unasked.iter().map(|(_, fragment)| id(fragment)));
+            self.halves.push_front(unasked);
         }
         for namespace in &refused {
             self.set_apart(namespace, now);
@@ -373,6 +387,9 @@ impl Lanes {
             *spent = (now, Duration::ZERO);
         }
         spent.1 += if became.contains(&Became::Lost) { took.max(TIME) } else { took };
+        if became.contains(&Became::Unasked) {
+            return;
+        }
         let is_wanted = self.queues.contains_key(namespace);
         if is_wanted && became.iter().all(|it| matches!(it, Became::Unknown | Became::Lost)) {
             // The others are found sound one half after the other, and who is to blame in the end.

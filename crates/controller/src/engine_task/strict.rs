@@ -108,7 +108,7 @@ impl Desk {
             let longest = time + 2 * Job { bootstrap: Bytes::new(), fragments }.time();
             let (verdicts, ends) = timeout(longest, judged).await.unwrap_or_else(|_| {
                 let silent = Verdict::Unknown("the judge does not answer".into());
-                (vec![silent; batch.fragments.len()], Ends { unavailable: true, ..Ends::default() })
+                (vec![silent; batch.fragments.len()], Ends { unavailable: true, lost: true, ..Ends::default() })
             });
             let took = start.elapsed();
             let why = verdicts.iter().find_map(|verdict| match verdict {
@@ -119,8 +119,13 @@ impl Desk {
             // What teaches nobody anything in its time is judged apart, so that the next batch does.
             let is_barren = !is_gone && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Unknown(_)));
             let ended = lane == Lane::Clean && (ends.wordless || is_barren);
-            let became =
-                batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended, ends.lost));
+            let without = match ends {
+                _ if ended => Became::Suspect,
+                Ends { lost: true, .. } => Became::Lost,
+                Ends { unavailable: true, .. } => Became::Unasked,
+                _ => Became::Unknown,
+            };
+            let became = batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, without));
             let became: Vec<_> = became.collect();
             let outcome = match &became[..] {
                 _ if is_gone => "unavailable",
@@ -147,7 +152,8 @@ impl Desk {
         }
     }
 
-    fn became(&self, fragment: &Fragment, verdict: &Verdict, ended: bool, lost: bool) -> Became {
+    /// What became of a fragment; of one without a verdict, `without`.
+    fn became(&self, fragment: &Fragment, verdict: &Verdict, without: Became) -> Became {
         match verdict {
             Verdict::Accepted => Became::Accepted,
             Verdict::Refused(refusal) => {
@@ -162,9 +168,7 @@ impl Desk {
                 self.metrics.validation_refused.get_or_create(&labels).inc();
                 Became::Refused
             }
-            Verdict::Unknown(_) if ended => Became::Suspect,
-            Verdict::Unknown(_) if lost => Became::Lost,
-            Verdict::Unknown(_) => Became::Unknown,
+            Verdict::Unknown(_) => without,
         }
     }
 

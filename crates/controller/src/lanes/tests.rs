@@ -223,3 +223,30 @@ fn nobody_is_to_blame_for_a_judge_that_goes_away_with_all_that_it_is_given_or_wi
     }
     assert_ne!(lanes.state(&both[0]), State::Suspect);
 }
+
+#[test]
+fn who_takes_the_judge_down_is_found_though_there_is_none_for_a_while_after_each_time() {
+    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let all: Vec<_> = (0..16).map(|number| sent(&format!("n{number:02}"), &number.to_string())).collect();
+    want(&mut lanes, &all);
+    let (mut is_there, mut batches) = (true, 0);
+    while let Some(batch) = lanes.next(Lane::Clean, now, NOBODY) {
+        let is_odd = batch.fragments.iter().any(|it| *it.bytes == *b"11");
+        let became = match (is_there, is_odd) {
+            (false, _) => Became::Unasked,
+            (true, true) => Became::Lost,
+            (true, false) => Became::Accepted,
+        };
+        is_there = became != Became::Lost;
+        lanes.done(Lane::Clean, &batch, &vec![became; batch.fragments.len()], Duration::ZERO, now);
+        if became == Became::Accepted {
+            let known = batch.fragments.iter().zip(&batch.namespaces);
+            let known: Vec<_> = known.map(|(fragment, namespace)| (id(fragment), namespace.clone())).collect();
+            lanes.want(Vec::new(), &known);
+        }
+        batches += 1;
+        assert!(batches < 32, "he is never found");
+    }
+    assert_eq!(lanes.state(&all[11]), State::Suspect);
+    assert!(all.iter().filter(|it| *it.fragment.bytes != *b"11").all(|it| lanes.state(it) != State::Suspect));
+}
