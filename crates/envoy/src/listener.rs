@@ -34,9 +34,8 @@ use envoy_types::pb::envoy::{
             original_ip_detection::xff::v3::{XffConfig, XffTrustedCidrs},
         },
         transport_sockets::tls::v3::{
-            CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
-            certificate_validation_context::TrustChainVerification,
-            common_tls_context::{CombinedCertificateValidationContext, ValidationContextType},
+            CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
+            common_tls_context::ValidationContextType, downstream_tls_context::SessionTicketKeysType,
             tls_parameters::TlsProtocol,
         },
     },
@@ -48,7 +47,7 @@ use ir::{
         CONNECTION_WINDOW, Client, HttpConfig, ListenerConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader,
         StripPort,
     },
-    listener::{ClientCertificates, ClientMode, FilterChain, LeadsTo, Listener, TlsTermination},
+    listener::{FilterChain, LeadsTo, Listener, TlsTermination},
     settings::Edge,
 };
 use prost::Message;
@@ -186,47 +185,30 @@ fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket 
         LeadsTo::RouteConfiguration => vec!["h2".into(), "http/1.1".into()],
         LeadsTo::Cluster => Vec::new(),
     };
+    let clients = tls.clients.as_ref();
+    let secret = |name: &Arc<str>| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) };
     let context = DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_params: Some(TlsParameters {
                 tls_minimum_protocol_version: TlsProtocol::TlSv12 as i32,
                 ..TlsParameters::default()
             }),
-            tls_certificate_sds_secret_configs: tls
-                .secrets
-                .iter()
-                .map(|name| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) })
-                .collect(),
+            tls_certificate_sds_secret_configs: tls.secrets.iter().map(secret).collect(),
             alpn_protocols,
-            validation_context_type: tls.clients.as_ref().map(judging),
+            // Authorities come apart, so that one that rotates drains nothing.
+            validation_context_type: clients.map(secret).map(ValidationContextType::ValidationContextSdsSecretConfig),
             ..CommonTlsContext::default()
         }),
-        require_client_certificate: tls.clients.as_ref().map(|clients| boolean(clients.mode == ClientMode::ValidOnly)),
+        require_client_certificate: clients.map(|_| boolean(true)),
+        // Who resumes a session shows no certificate again, though that may have expired.
+        session_ticket_keys_type: clients.map(|_| SessionTicketKeysType::DisableStatelessSessionResumption(true)),
+        disable_stateful_session_resumption: clients.is_some(),
         ..DownstreamTlsContext::default()
     };
     TransportSocket {
         name: extension::TLS.into(),
         config_type: Some(transport_socket::ConfigType::TypedConfig(any(&context))),
     }
-}
-
-/// By whom certificates of clients are judged. Authorities come apart, so that one that rotates drains nothing.
-fn judging(clients: &ClientCertificates) -> ValidationContextType {
-    let verification = match clients.mode {
-        ClientMode::ValidOnly => TrustChainVerification::VerifyTrustChain,
-        ClientMode::Anybody => TrustChainVerification::AcceptUntrusted,
-    };
-    ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
-        default_validation_context: Some(CertificateValidationContext {
-            trust_chain_verification: verification as i32,
-            ..CertificateValidationContext::default()
-        }),
-        validation_context_sds_secret_config: Some(SdsSecretConfig {
-            name: clients.authorities.to_string(),
-            sds_config: Some(ads()),
-        }),
-        ..CombinedCertificateValidationContext::default()
-    })
 }
 
 fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> HttpConnectionManager {

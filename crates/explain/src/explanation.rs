@@ -59,6 +59,8 @@ pub struct MatchedListener {
     pub policies: Vec<ListenerWord>,
 }
 
+const VALID_ONLY: &str = "AllowValidOnly";
+
 /// What a listener asks of certificates of clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientsWord {
@@ -74,7 +76,7 @@ impl ClientsWord {
         Some(Self {
             authorities: objects.iter().map(ToString::to_string).collect(),
             mode: match mode {
-                ClientMode::ValidOnly => "AllowValidOnly",
+                ClientMode::ValidOnly => VALID_ONLY,
                 ClientMode::Anybody => "AllowInsecureFallback",
             },
         })
@@ -84,7 +86,10 @@ impl ClientsWord {
 /// `clients with a certificate by ConfigMap infra/clients: AllowValidOnly`.
 impl std::fmt::Display for ClientsWord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "clients with a certificate by {}: {}", self.authorities.join(" and "), self.mode)
+        if self.mode == VALID_ONLY {
+            return write!(f, "clients with a certificate by {}: {VALID_ONLY}", self.authorities.join(" and "));
+        }
+        write!(f, "clients are asked for no certificate: {}", self.mode)
     }
 }
 

@@ -207,25 +207,17 @@ pub enum LeadsTo {
 pub struct TlsTermination {
     /// Names of SDS secrets, at least one, at most one RSA and one of each ECDSA curve serve the same name well.
     pub secrets: Vec<Arc<str>>,
-    /// What is asked of certificates of clients; none where none is asked for.
-    pub clients: Option<ClientCertificates>,
+    /// The name of the SDS secret with the authorities that vouch for clients, who are let in by a certificate of theirs alone.
+    /// None where clients are asked for none: what is not judged is not to be seen, so that nobody takes it for an identity.
+    pub clients: Option<Arc<str>>,
 }
 
-/// What is asked of certificates of clients.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientCertificates {
-    /// The name of the SDS secret with the authorities that vouch for them.
-    pub authorities: Arc<str>,
-    /// Who is let in.
-    pub mode: ClientMode,
-}
-
-/// Which clients are let in where certificates are asked for.
+/// Which clients are let in where a Gateway says something of their certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientMode {
     /// Those with a certificate that an authority vouches for.
     ValidOnly,
-    /// All of them, also those with another certificate or none.
+    /// All of them: none is asked for a certificate.
     Anybody,
 }
 

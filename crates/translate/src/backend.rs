@@ -27,9 +27,9 @@ use crate::{
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, ShownThere, Unusable},
         gateway::{ClientCertificate, Fault},
-        input::{ClearedPart, Config, Services, Slices, Strict},
+        input::{ClearedPart, Config, Services, Slices},
         stream::WaysAt,
-        strict::{Part, PartId},
+        strict::{Part, PartId, is_strict},
         tls::Secured,
     },
 };
@@ -316,11 +316,6 @@ pub(crate) fn without_certificate(scope: &Scope<'_>, gateway: &NsName, cluster: 
     let certificate = scope.get::<ClientCertificate>(gateway)?;
     let fault = certificate.as_ref().as_ref().err()?;
     scope.get::<ShownThere>(cluster).map(|_| fault.clone())
-}
-
-/// Whether what is sent is what Envoy has taken.
-fn is_strict(scope: &Scope<'_>) -> bool {
-    scope.get::<Strict>(&()).is_some()
 }
 
 fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {

@@ -21,9 +21,7 @@ use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, Settings,
     backend::{Destination, Transport},
     filter::Scheme,
-    listener::{
-        ClientCertificates, FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener,
-    },
+    listener::{FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener},
     rule::{ExtensionEntry, Slot},
     stream::PlaceId,
 };
@@ -45,13 +43,13 @@ use crate::{
         capacity::{AskedCluster, AskedTokens},
         gateway::{ClientCertificate, GatewayModel, GatewayRow},
         host::{HostsOf, WideAsked},
-        input::{ClearedListener, ClearedPart, Config, ObjectKey, Strict},
+        input::{ClearedListener, ClearedPart, Config, ObjectKey},
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
         stream::{ChainsAt, ShutAt},
-        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope, is_strict, offer},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -100,24 +98,12 @@ impl Derived for Outputs {
     }
 }
 
-/// Whether what is sent is what Envoy has taken.
-fn is_strict(scope: &Scope<'_>) -> bool {
-    scope.get::<Strict>(&()).is_some()
-}
-
 /// What the proxies of a Gateway show to backends.
 fn client_certificate(scope: &Scope<'_>, gateway: &NsName) -> Option<Encoded> {
     let secret = scope.get::<ClientCertificate>(gateway)?;
     let certificate = scope.get::<Certificate>(secret.as_ref().as_ref().ok()?)?;
     let (certificate, _) = certificate.as_ref().as_ref().ok()?;
     Some(envoy::secret::secret(&TlsSecret { name: TlsSecret::OF_GATEWAY.into(), ..certificate.clone() }))
-}
-
-/// Has a part be judged, where that is asked for.
-pub(crate) fn offer(scope: &Emitter<'_>, part: PartId) {
-    if is_strict(scope) {
-        scope.demand::<OfferedPart>(part);
-    }
 }
 
 impl Derived for OfferedPart {
@@ -304,10 +290,7 @@ fn stream_chain(place: &PlaceId, at: &PortListener) -> FilterChain {
 fn tls_at(at: &PortListener) -> Option<TlsTermination> {
     at.protocol.ends_tls().then(|| TlsTermination {
         secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
-        clients: at
-            .clients
-            .as_ref()
-            .map(|(bundle, mode)| ClientCertificates { authorities: bundle.to_string().into(), mode: *mode }),
+        clients: at.clients.as_ref().map(|bundle| bundle.to_string().into()),
     })
 }
 

@@ -26,7 +26,6 @@ use crate::{
     capacity::overrun,
     grant::Referrer,
     internal,
-    output::offer,
     tables::{
         attachment::Attached,
         backend::ClusterId,
@@ -40,7 +39,7 @@ use crate::{
             ChainsAt, Dialed, Owned, Place, PlaceShares, RoomOf, ServedPlace, Shares, ShutAt, StreamRule, StreamShare,
             Streams, StreamsAt, WaysAt, Winner, places,
         },
-        strict::{Owner, PartId},
+        strict::{Owner, PartId, offer},
         tls::DialedBy,
     },
 };

@@ -218,13 +218,6 @@ pub struct FrontendTlsConfig {
     pub per_port: Vec<TlsPortConfig>,
 }
 
-impl FrontendTlsConfig {
-    /// What is asked of clients on the port.
-    pub fn on_port(&self, port: PortNumber) -> &TlsConfig {
-        self.per_port.iter().find(|config| config.port == port).map_or(&self.default, |config| &config.tls)
-    }
-}
-
 /// What is asked of clients on one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -17,9 +17,10 @@ use crate::tables::{
         Candidate, Delegating, Delegation, Excess, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
     host::{Offer, Placement},
-    input::{Config, Strict},
+    input::Config,
     policy::PolicyAt,
     route::RouteHead,
+    strict::is_strict,
 };
 
 tables! {
@@ -131,7 +132,7 @@ fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
 
 /// Has the rules of a route served wherever its root is.
 fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) {
-    let is_strict = scope.get::<Strict>(&()).is_some();
+    let is_strict = is_strict(scope);
     for (_, rule) in route.rules.iter().zip(0..) {
         for listener in &attached.served {
             let key = (chain.clone(), rule, listener.clone());

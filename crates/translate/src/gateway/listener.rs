@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, ListenerId, NsName, Reason, RouteConfigId,
-    backend::Transport,
-    filter::Scheme,
-    listener::{ClientMode, ListenerProtocol},
-    stream::PlaceId,
+    Hostname, ListenerId, NsName, Reason, RouteConfigId, backend::Transport, filter::Scheme,
+    listener::ListenerProtocol, stream::PlaceId,
 };
 
 use super::{certificate::certificate, clients::clients, policy, port::PortRival};
@@ -66,7 +63,7 @@ impl Derived for ListenerRow {
 /// A listener where everybody finds it who needs to know it.
 fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
-    let clients = state.clients.as_ref().and_then(Clients::asked);
+    let clients = state.clients.as_ref().and_then(Clients::asked).cloned();
     let summary = Arc::new(ListenerSummary {
         id: key.clone(),
         port: model.port,
@@ -134,7 +131,7 @@ fn claim(
     model: &ListenerModel,
     summary: &Arc<ListenerSummary>,
     secrets: &[NsName],
-    clients: Option<(BundleId, ClientMode)>,
+    clients: Option<BundleId>,
 ) {
     let (gateway, hostname) = (&key.gateway, &summary.hostname);
     let Some(protocol) = model.protocol.filter(|protocol| model.claims.is_some() || protocol.told_by().is_none())

@@ -51,7 +51,7 @@ pub struct Listener {
     pub hostname: Hostname,
     /// Why it is not served.
     pub withheld: Option<Fault>,
-    /// Where certificates of clients are asked for: the objects with the authorities that vouch for them, and who is let in.
+    /// Where something is said of certificates of clients: the objects with the authorities that vouch for them, and who is let in.
     pub clients: Option<(Vec<ObjectId>, ClientMode)>,
     /// The policies that say how it takes connections and requests, and in which fields each holds.
     pub policies: Vec<(ObjectId, Vec<&'static str>)>,
@@ -81,8 +81,10 @@ impl Inspector<'_> {
     fn read_listener(self, id: ListenerId, model: &ListenerModel) -> Listener {
         let row = self.engine.get::<ListenerRow>(&id);
         let withheld = row.as_ref().map_or_else(|| Some(internal::fault()), |row| row.withheld.clone());
-        let clients = row.as_ref().and_then(|row| row.clients.as_ref()?.asked());
-        let clients = clients.map(|(bundle, mode)| (bundle.objects().to_vec(), mode));
+        let clients = row.as_ref().and_then(|row| {
+            let clients = row.clients.as_ref()?;
+            Some((clients.authorities.as_ref().ok()?.objects().to_vec(), clients.mode))
+        });
         let ListenerModel { port, bind_port, protocol, hostname, .. } = model;
         let mut policies: BTreeMap<ObjectId, Vec<&'static str>> = BTreeMap::new();
         let merged = self.engine.get::<DownstreamOf>(&(id.gateway.clone(), *port));

@@ -11,7 +11,7 @@ use ir::{
     listener::{FilterChain, LeadsTo, Listener},
 };
 
-use super::{closed, is_stream, is_strict, listener, stream_chain};
+use super::{closed, is_stream, listener, stream_chain};
 use crate::{
     gateway::policy::DownstreamOf,
     stream::place_of,
@@ -19,7 +19,7 @@ use crate::{
         input::{ClearedListener, ClearedPart, Config, ObjectKey, RefusedPart, object_id},
         listener::{ListenerRow, PortListeners},
         stream::{ChainsAt, Winner},
-        strict::{OfferedListener, Owner, Part, PartId},
+        strict::{OfferedListener, Owner, Part, PartId, is_strict},
     },
 };
 

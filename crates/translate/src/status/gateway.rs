@@ -118,7 +118,7 @@ impl<'a> Gateway<'a> {
         });
         let (names, fields): (Vec<_>, Vec<_>) = insecure.unzip();
         let message = format!(
-            "clients with another certificate or none are let in: listeners {}; set AllowValidOnly to have them refused",
+            "clients are asked for no certificate, and all are let in: listeners {}; set AllowValidOnly to have one asked for",
             crate::words::listed_with(", ", &names)
         );
         let field = format!("{}.mode", fields.first()?);

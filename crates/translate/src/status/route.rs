@@ -26,8 +26,9 @@ use crate::{
         attachment::{Attachment, Unacceptable},
         delegation::Places,
         gateway::Fault,
-        input::{Config, Strict, Waiting},
+        input::{Config, Waiting},
         route::{RouteGeneration, RouteHead},
+        strict::is_strict,
     },
     words::listed_with,
 };
@@ -139,8 +140,7 @@ impl Derived for RouteStatus {
         }
         let generation = *scope.get::<RouteGeneration>(key)?;
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-        let is_strict = scope.get::<Strict>(&()).is_some();
-        let waits = is_strict.then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());
+        let waits = is_strict(scope).then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());
         Some(RouteReport { generation, controller_name, parents, elsewhere, waits })
     }
 }

@@ -57,7 +57,7 @@ impl ListenerState {
     pub(crate) fn secrets(&self, gateway: &NsName) -> impl Iterator<Item = OutputId> {
         let shown = self.secrets.iter().map(|secret| OutputId::Secret(gateway.clone(), secret.clone()));
         let asked = self.clients.as_ref().and_then(Clients::asked);
-        shown.chain(asked.map(|(bundle, _)| OutputId::Authorities(gateway.clone(), bundle)))
+        shown.chain(asked.map(|bundle| OutputId::Authorities(gateway.clone(), bundle.clone())))
     }
 
     /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
@@ -82,9 +82,9 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// What the listener's filter chain says.
-    pub(crate) fn asked(&self) -> Option<(BundleId, ClientMode)> {
-        Some((self.authorities.as_ref().ok()?.clone(), self.mode))
+    /// By whom a certificate that the listener's filter chain asks for is judged; none where it asks for none.
+    pub(crate) fn asked(&self) -> Option<&BundleId> {
+        self.authorities.as_ref().ok().filter(|_| self.mode == ClientMode::ValidOnly)
     }
 }
 
@@ -139,8 +139,8 @@ pub(crate) struct PortListener {
     pub(crate) protocol: ListenerProtocol,
     /// Secrets with certificates to present.
     pub(crate) secrets: Arc<[NsName]>,
-    /// By whom certificates of clients are judged, and who is let in.
-    pub(crate) clients: Option<(BundleId, ClientMode)>,
+    /// By whom certificates of clients are judged; none where they are asked for none.
+    pub(crate) clients: Option<BundleId>,
 }
 
 impl PortListener {

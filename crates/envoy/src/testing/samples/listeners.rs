@@ -8,7 +8,7 @@ use ir::{
         AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
         ProxyProtocolFrom, ServerHeader, StripPort, Traces,
     },
-    listener::{ClientCertificates, ClientMode, FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
+    listener::{FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
     upstream::Keepalive,
 };
 use validate::format;
@@ -82,14 +82,9 @@ pub fn udp_listeners() -> Vec<UdpListener> {
     vec![listener(53, &["0.0.0.0"]), listener(54, &["::1", "127.0.0.1"])]
 }
 
-/// What is asked of clients. Authorities come apart, under a name that nobody sends here.
-fn clients(chain: &str) -> Option<ClientCertificates> {
-    let authorities = "authorities/apps/ConfigMap/ca".into();
-    match chain {
-        "https/443/exact" => Some(ClientCertificates { authorities, mode: ClientMode::ValidOnly }),
-        "https/443/wild" => Some(ClientCertificates { authorities, mode: ClientMode::Anybody }),
-        _ => None,
-    }
+/// Who vouches for clients. Authorities come apart, under a name that nobody sends here.
+fn clients(chain: &str) -> Option<Arc<str>> {
+    (chain == "https/443/exact").then(|| "authorities/apps/ConfigMap/ca".into())
 }
 
 /// What policies can say of a listener: all of it.

@@ -16,7 +16,9 @@ fn scene(bytes: u64, listeners: Value, objects: impl IntoIterator<Item = Value>)
     let mut settings = ir::Settings::default();
     settings.capacity.max_bytes = bytes;
     let mut own = backend("own", 7, 1).to_vec();
-    own.iter_mut().for_each(|object| object["metadata"]["namespace"] = json!("infra"));
+    for object in &mut own {
+        object["metadata"]["namespace"] = json!("infra");
+    }
     let all = [gateway("edge", listeners), secret("c")].into_iter().chain(backend("a", 1, 2)).chain(own);
     Scene::with(settings, all.chain(objects))
 }
@@ -136,7 +138,12 @@ fn authorities_count_for_each_hostname_in_whose_cluster_they_are() {
         served.len()
     };
     assert_eq!(served(Vec::new()), asked.len(), "without authorities there is room for all");
-    for objects in [vec![secret, config], vec![bundle, super::tls_policy("a")]] {
+    let (mut config_of_system, mut policy_of_system) = (config.clone(), super::tls_policy("a"));
+    config_of_system["spec"]["tls"] = json!({"wellKnownCACertificates": "System", "sni": "b.example"});
+    policy_of_system["spec"]["validation"] = json!({"wellKnownCACertificates": "System", "hostname": "b.example"});
+    let all =
+        [vec![secret, config], vec![bundle, super::tls_policy("a")], vec![config_of_system], vec![policy_of_system]];
+    for objects in all {
         let count = served(objects.clone());
         assert!((5..30).contains(&count), "{count} {objects:?}");
     }

@@ -32,7 +32,7 @@ fn to_s() -> Value {
 
 /// The chains of all listeners: the listener that each leads to or that it is closed, and the hostname; sorted.
 fn chains(strict: &Strict) -> Vec<String> {
-    let mut all: Vec<_> = listeners_sent(strict).iter().flat_map(|listener| chains_of(listener)).collect();
+    let mut all: Vec<_> = listeners_sent(strict).iter().flat_map(chains_of).collect();
     all.sort();
     all
 }
