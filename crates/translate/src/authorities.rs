@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId, references::AUTHORITIES};
 use engine::{Lookup, Scope};
+use envoy::resource::Encoded;
 use validate::tls::Authorities;
 
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 tables! {
     /// The authorities in an object, or why there are none; absent where the object is.
     AuthoritiesOf: ObjectId => Result<Authorities, Arc<str>>;
+    /// The secret of a bundle, the same for all Gateways.
+    BundleBytes: BundleId => Encoded;
 }
 
 impl Lookup for AuthoritiesOf {
@@ -79,9 +82,15 @@ fn namesakes(subject: &str) -> String {
     )
 }
 
+impl Lookup for BundleBytes {
+    fn compute(scope: &Scope<'_>, bundle: &BundleId) -> Option<Encoded> {
+        let (all, _) = joined(scope, bundle);
+        let pem = all.pem();
+        (!pem.is_empty()).then(|| envoy::secret::authorities(&bundle.to_string(), &pem))
+    }
+}
+
 /// The secret of a bundle.
-pub(crate) fn secret(scope: &Scope<'_>, bundle: &BundleId) -> Option<envoy::resource::Encoded> {
-    let (all, _) = joined(scope, bundle);
-    let pem = all.pem();
-    (!pem.is_empty()).then(|| envoy::secret::authorities(&bundle.to_string(), &pem))
+pub(crate) fn secret(scope: &Scope<'_>, bundle: &BundleId) -> Option<Encoded> {
+    scope.get::<BundleBytes>(bundle).map(|encoded| (*encoded).clone())
 }

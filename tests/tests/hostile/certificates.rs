@@ -129,3 +129,80 @@ async fn judge(snapshot: &Value, number: usize, case: &Case, port: u16) -> Resul
     })
     .await
 }
+
+/// A Service for each certificate, whose backends the certificate vouches for, and a route to all of them.
+fn backends(cases: &[Case], backend: &Echo, port: u16) -> Result<String> {
+    let mut manifests = gateway(port, &[]);
+    manifests.retain(|manifest| manifest["kind"] == "GatewayClass");
+    manifests.push(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"namespace": "infra", "name": "gateway"},
+        "spec": {"gatewayClassName": "portcullis", "listeners": [{"name": "http", "port": port, "protocol": "HTTP"}]},
+    }));
+    let mut services = String::new();
+    for (number, case) in cases.iter().enumerate() {
+        let name = format!("c{number}");
+        services += &objects::service(&name, backend);
+        manifests.push(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "infra", "name": name},
+            "data": {"ca.crt": made::base64(&case.chain)},
+        }));
+        manifests.push(json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy",
+            "metadata": {"namespace": "infra", "name": name},
+            "spec": {
+                "targetRefs": [{"group": "", "kind": "Service", "name": name}],
+                "validation": {"hostname": "b.example", "caCertificateRefs": [{"group": "", "kind": "Secret", "name": name}]},
+            },
+        }));
+        let path = json!({"type": "PathPrefix", "value": format!("/{name}")});
+        manifests.push(json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {"namespace": "infra", "name": name},
+            "spec": {
+                "parentRefs": [{"name": "gateway"}],
+                "rules": [{"matches": [{"path": path}], "backendRefs": [{"name": name, "port": 80}]}],
+            },
+        }));
+    }
+    Ok(portcullis_tests::manifests::print(&manifests)? + &services)
+}
+
+/// One that Envoy would not take would have it judge backends and clients by those that it had before.
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_of_every_kind_are_taken_by_envoy_or_refused_and_told() -> Result<()> {
+    let cases = cases()?;
+    let backend = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let all = backends(&cases, &backend, free_port()?)?;
+    let mut portcullis = Portcullis::start(&[("all.yaml".to_owned(), all)]).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let snapshot = portcullis.snapshot().await?;
+    let status = |number: usize| {
+        let name = format!("c{number}");
+        let of = |status: &&Value| status["kind"] == "BackendTLSPolicy" && status["name"] == name.as_str();
+        let status = snapshot["statuses"].as_array()?.iter().find(of)?;
+        let conditions = status["status"]["ancestors"][0]["conditions"].as_array()?;
+        conditions.iter().find(|condition| condition["type"] == "Accepted")?["status"].as_str()
+    };
+    let said: Vec<_> = (0..cases.len()).map(status).collect();
+    let (taken, refused) = (said.iter().filter(|it| **it == Some("True")).count(), said.iter().flatten().count());
+    ensure!(taken > 20 && refused - taken > 10 && refused == cases.len(), "{said:?}\n{snapshot}");
+    eventually(TIMEOUT, async || {
+        let dump = envoy.admin("/config_dump?resource=dynamic_active_secrets").await?.body;
+        for (number, case) in cases.iter().enumerate() {
+            let has = dump.contains(&format!("\"authorities/infra/Secret/c{number}\""));
+            ensure!(
+                has == (said[number] == Some("True")),
+                "Envoy has {}: {has}, and it is told {:?}",
+                case.name,
+                said[number]
+            );
+        }
+        anyhow::Ok(())
+    })
+    .await
+    .with_context(|| envoy.log_tail())?;
+    portcullis.was_never_refused().await?;
+    portcullis.check()?;
+    envoy.check().await
+}

@@ -5,7 +5,7 @@ use engine::Engine;
 use crate::{
     alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
     attach::{Admits, Candidates, Open, Presence},
-    authorities::AuthoritiesOf,
+    authorities::{AuthoritiesOf, BundleBytes},
     backend::{
         ShowingBytes, SliceRow, SlicesOf,
         config::{self, ConfigHolder, ConfigOf, HeldAt},
@@ -97,6 +97,7 @@ pub(super) fn all() -> Engine {
         .lookup::<CredentialSlots>()
         .lookup::<AuthoritiesOf>()
         .lookup::<BundleState>()
+        .lookup::<BundleBytes>()
         .derived_for_each::<TlsPolicyRow, BackendTlsPolicies>(same)
         .group::<TlsTargeting>()
         .lookup::<BackendTls>()
