@@ -179,7 +179,7 @@ async fn authorities_of_every_kind_are_taken_by_envoy_or_refused_and_told() -> R
     let snapshot = portcullis.snapshot().await?;
     let status = |number: usize| {
         let name = format!("c{number}");
-        let of = |status: &&Value| status["kind"] == "BackendTLSPolicy" && status["name"] == name.as_str();
+        let of = |status: &&Value| status["kind"] == "BackendTLSPolicy" && status["metadata"]["name"] == name.as_str();
         let status = snapshot["statuses"].as_array()?.iter().find(of)?;
         let conditions = status["status"]["ancestors"][0]["conditions"].as_array()?;
         conditions.iter().find(|condition| condition["type"] == "Accepted")?["status"].as_str()
