@@ -45,6 +45,9 @@ const EVERYTHING: &str = r#"
   spec: {gatewayClassName: watched, listeners: [{name: http, port: 80, protocol: HTTP},
     {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: watched}]}}]}}
 ---
+{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: watched},
+  spec: {parentRef: {name: watched}, listeners: [{name: http, port: 81, protocol: HTTP}]}}
+---
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: watched},
   spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
 ---

@@ -30,7 +30,7 @@
 {{- define "portcullis.rules.namespaced" -}}
 # What routes traffic, and who may refer to what.
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes, referencegrants, backendtlspolicies]
+  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes, referencegrants, backendtlspolicies]
   verbs: [get, list, watch]
 - apiGroups: [gateway.kgateway.dev]
   resources: [trafficpolicies, directresponses, gatewayextensions, backends, backendconfigpolicies, listenerpolicies, gatewayparameters]
@@ -40,7 +40,7 @@
   verbs: [get, list, watch]
 # To tell owners what became of their objects. Specs are never written.
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, httproutes/status, grpcroutes/status, tlsroutes/status, tcproutes/status, udproutes/status, backendtlspolicies/status]
+  resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tlsroutes/status, tcproutes/status, udproutes/status, backendtlspolicies/status]
   verbs: [patch]
 - apiGroups: [gateway.kgateway.dev]
   resources: [trafficpolicies/status, gatewayextensions/status, backends/status, backendconfigpolicies/status, listenerpolicies/status]

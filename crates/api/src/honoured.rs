@@ -88,7 +88,6 @@ mod tests {
     #[test]
     fn a_value_that_means_the_same_as_none_is_not_refused() {
         let spec = json!({
-            "allowedListeners": { "namespaces": { "from": "None" } },
             "defaultScope": "None",
             "infrastructure": { "labels": { "a": "b" } },
         });
@@ -98,8 +97,7 @@ mod tests {
 
     #[test]
     fn a_value_that_nobody_knows_is_refused() {
-        let spec = json!({ "allowedListeners": { "namespaces": { "from": "Some" } }, "defaultScope": "Some" });
-        assert_eq!(refused("Gateway", &spec), ["spec.allowedListeners", "spec.defaultScope"]);
+        assert_eq!(refused("Gateway", &json!({ "defaultScope": "Some" })), ["spec.defaultScope"]);
     }
 
     #[test]
@@ -108,9 +106,7 @@ mod tests {
         let rules = json!([{}, { "backendRefs": [{ "name": "s", "filters": filters }] }]);
         let spec = json!({ "useDefaultGateways": "All", "rules": rules });
         assert_eq!(affected("HTTPRoute", &spec), [Affects::Nothing, Affects::Rule(1)]);
-        let all = json!({ "namespaces": { "from": "All" } });
-        let spec = json!({ "allowedListeners": all, "defaultScope": "All" });
-        assert_eq!(affected("Gateway", &spec), [Affects::Nothing, Affects::Nothing]);
+        assert_eq!(affected("Gateway", &json!({ "defaultScope": "All" })), [Affects::Nothing]);
     }
 
     #[test]

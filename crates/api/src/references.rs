@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     BackendConfigPolicy, BackendTlsPolicy, Gateway, GatewayExtension, Kind, Object, ObjectId,
     core::{ConfigMap, Secret, SecretData},
+    gateway::Listener,
     meta::StringMap,
     shared::SecretObjectReference,
     traffic_policy::secrets,
@@ -113,7 +114,8 @@ impl Object {
     /// of these kinds is seen by whoever reads this one.
     pub fn references(&self) -> Vec<Reference> {
         match self {
-            Self::Gateway(gateway) => certificates(gateway).into_iter().chain(vouching(gateway)).collect(),
+            Self::Gateway(gateway) => certificates(gateway).chain(vouching(gateway)).collect(),
+            Self::ListenerSet(set) => shown(&set.metadata.namespace, &set.spec.listeners).collect(),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
             Self::BackendTlsPolicy(policy) => authorities(policy),
@@ -196,18 +198,25 @@ fn certificate() -> Keys {
 }
 
 /// The Secrets with what a Gateway shows to clients, and to backends.
-fn certificates(gateway: &Gateway) -> Vec<Reference> {
-    let tls = gateway.spec.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+fn certificates(gateway: &Gateway) -> impl Iterator<Item = Reference> {
+    let own = &gateway.metadata.namespace;
     let backends = gateway.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
-    let references = tls.flat_map(|tls| &tls.certificate_refs);
-    let references = references.chain(backends.and_then(|backends| backends.client_certificate_ref.as_ref()));
-    let secrets = references.filter(|reference| reference.group.is_empty() && &*reference.kind == "Secret");
-    let reference = |SecretObjectReference { namespace, name, .. }: &SecretObjectReference| {
-        let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty());
-        let namespace = namespace.unwrap_or(&gateway.metadata.namespace);
-        Reference { id: ObjectId::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name)), keys: certificate() }
-    };
-    secrets.map(reference).collect()
+    let to_backends = backends.and_then(|backends| backends.client_certificate_ref.as_ref());
+    shown(own, &gateway.spec.listeners).chain(to_backends.and_then(|written| certificate_in(own, written)))
+}
+
+/// The Secrets with what listeners of an object of a namespace show to clients.
+fn shown(own: &Arc<str>, listeners: &[Listener]) -> impl Iterator<Item = Reference> {
+    let tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.flat_map(|tls| &tls.certificate_refs).filter_map(|written| certificate_in(own, written))
+}
+
+/// The Secret that an object of a namespace means by a reference to a certificate.
+fn certificate_in(own: &Arc<str>, written: &SecretObjectReference) -> Option<Reference> {
+    let SecretObjectReference { group, kind, namespace, name } = written;
+    let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+    let id = || ObjectId::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name));
+    (group.is_empty() && &**kind == "Secret").then(|| Reference { id: id(), keys: certificate() })
 }
 
 /// The objects with the authorities by which a Gateway judges clients.
@@ -293,6 +302,21 @@ mod tests {
         let expected = [(Kind::ConfigMap, "one"), (Kind::Secret, "two")]
             .map(|(kind, name)| Reference { id: ObjectId::new(kind, "n", name), keys: Keys::one("ca.crt") });
         assert_eq!(policy.references(), expected);
+    }
+
+    #[test]
+    fn a_listener_set_needs_the_certificates_that_its_listeners_name() {
+        let listener = |name: &str, reference| json!({"name": name, "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [reference]}});
+        let set = json!({
+            "metadata": { "name": "s", "namespace": "n" },
+            "spec": { "parentRef": { "name": "g", "namespace": "infra" }, "listeners": [
+                listener("a", json!({ "name": "own" })), listener("b", json!({ "name": "other", "namespace": "m" })),
+                listener("c", json!({ "name": "none", "kind": "Service" })),
+            ] },
+        });
+        let set = crate::decode_json(Kind::ListenerSet, &set.to_string()).expect("a ListenerSet");
+        let named: Vec<_> = set.references().into_iter().map(|reference| reference.id.to_string()).collect();
+        assert_eq!(named, ["Secret n/own", "Secret m/other"]);
     }
 
     #[test]

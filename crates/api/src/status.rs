@@ -95,9 +95,21 @@ pub struct GatewayStatus {
     /// One entry a listener.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// Number of attached ListenerSet objects.
+    /// Number of ListenerSets that are attached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached_listener_sets: Option<i32>,
+}
+
+/// Status of a ListenerSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ListenerSetStatus {
+    /// Conditions, one of a type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// One entry a listener.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<ListenerStatus>,
 }
 
 /// An address in use.

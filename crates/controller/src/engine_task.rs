@@ -21,7 +21,7 @@ mod strict;
 
 use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Instant};
 
-use api::Kind;
+use api::{Kind, ObjectId};
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, Settings};
 use tokio::sync::watch;
@@ -296,7 +296,8 @@ impl EngineTask {
             if let Source::Cluster(cluster) = &mut self.source {
                 cluster.deploy(take(&mut changes.proxies), &self.guarded);
             }
-            let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
+            let has_listeners = |id: &ObjectId| matches!(id.kind, Kind::Gateway | Kind::ListenerSet);
+            let gateways = changes.statuses.iter().any(has_listeners) || !changes.gateways.is_empty();
             self.diagnostics.take(&mut changes, &self.guarded);
             // What is made of a part of what there is is neither judged nor cleared: a route may be there before its policies are.
             let strict = self.strict.as_mut().filter(|_| loaded);

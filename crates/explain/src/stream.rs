@@ -184,7 +184,9 @@ fn find(
     let Some((name, served)) = found else {
         let why = format!("no listener takes {} at port {port}", connection.scheme.as_str().to_ascii_uppercase());
         let withheld = model.listeners.iter().filter(|listener| listener.port == port);
-        let withheld = withheld.filter_map(|listener| Some(Finding::fault(&object, listener.withheld.as_ref()?)));
+        let withheld = withheld.filter_map(|listener| {
+            Some(Finding::fault(&listener.id.parent().to_string(), listener.withheld.as_ref()?))
+        });
         return Err(unreachable(why, withheld.collect()));
     };
     let id = ListenerId { gateway: gateway.clone(), name };

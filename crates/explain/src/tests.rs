@@ -5,6 +5,7 @@ mod faults;
 mod grpc;
 mod no_room;
 mod requests;
+mod sets;
 mod streams;
 mod tenant;
 mod tree;

@@ -211,7 +211,10 @@ impl Rows {
                     port: listener.port,
                     protocol: listener.protocol.map_or("", ListenerProtocol::name),
                     hostname: listener.hostname.domain(),
-                    refused: listener.withheld.as_ref().map(|fault| Finding::fault(&object, fault)),
+                    refused: listener
+                        .withheld
+                        .as_ref()
+                        .map(|fault| Finding::fault(&listener.id.parent().to_string(), fault)),
                     clients: ClientsWord::of(listener),
                     policies: ListenerWord::all(listener),
                     routes: routes.collect(),

@@ -44,7 +44,9 @@ pub(crate) fn connect(tables: Inspector<'_>, gateway: &NsName, request: &Request
     }
     let withheld = |name: Option<&ListenerName>| -> Vec<Finding> {
         let listeners = over.iter().filter(|listener| name.is_none_or(|name| listener.id.name == *name));
-        listeners.filter_map(|listener| Some(Finding::fault(&object, listener.withheld.as_ref()?))).collect()
+        listeners
+            .filter_map(|listener| Some(Finding::fault(&listener.id.parent().to_string(), listener.withheld.as_ref()?)))
+            .collect()
     };
     if over.iter().all(|listener| listener.withheld.is_some()) {
         return Err(unreachable(format!("no listener at port {port} is served"), withheld(None)));

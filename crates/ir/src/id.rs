@@ -206,7 +206,7 @@ pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 pub enum ParentId {
     /// A Gateway.
     Gateway(NsName),
-    /// A ListenerSet. No row has it yet.
+    /// A ListenerSet.
     ListenerSet(NsName),
 }
 

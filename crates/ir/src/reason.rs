@@ -101,6 +101,8 @@ reasons! {
     NoResources,
     /// No reference to certificates of authorities leads to any that can be used.
     NoValidCACertificate,
+    /// The Gateway does not admit ListenerSets of the namespace.
+    NotAllowed,
     /// No listener admits the route's namespace or kind.
     NotAllowedByListeners,
     /// The policy of a parent does not admit the route.
@@ -109,6 +111,10 @@ reasons! {
     OverlappingHostnames,
     /// Other policies hold everywhere in the policy's place.
     Overridden,
+    /// The Gateway of a ListenerSet is not accepted.
+    ParentNotAccepted,
+    /// The proxies of the Gateway of a ListenerSet do not have what they should.
+    ParentNotProgrammed,
     /// What it needs is not there yet.
     Pending,
     /// The port cannot be bound.
@@ -137,6 +143,8 @@ reasons! {
     TargetNotFound,
     /// A policy concerns more Gateways than its status has room for.
     TooManyAncestors,
+    /// ListenerSets ask for more ports than a Gateway has for them.
+    TooManyListeners,
     /// A route has more parents than its status has room for.
     TooManyParents,
     /// The schema has no such field.

@@ -89,11 +89,14 @@ impl ParentRef {
         NsName::new(named(self.namespace.as_ref()).unwrap_or(own).clone(), self.name.clone())
     }
 
-    /// The Gateway that is meant by a route of namespace `own`; none for a reference to anything else. A ListenerSet is not
-    /// served yet, and means as much as an object of another controller.
+    /// The Gateway or ListenerSet that is meant by a route of namespace `own`; none for a reference to anything else.
     pub fn parent(&self, own: &Arc<str>) -> Option<ParentId> {
-        let is_gateway = (&*self.group, &*self.kind) == (GATEWAY_API, "Gateway");
-        is_gateway.then(|| ParentId::Gateway(self.target(own)))
+        let parent = match (&*self.group, &*self.kind) {
+            (GATEWAY_API, "Gateway") => ParentId::Gateway,
+            (GATEWAY_API, "ListenerSet") => ParentId::ListenerSet,
+            _ => return None,
+        };
+        Some(parent(self.target(own)))
     }
 
     /// The route that is meant by a route of namespace `own`; none for a reference to anything else.

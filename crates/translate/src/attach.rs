@@ -8,7 +8,7 @@ use std::{
 use api::meta::StringMap;
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity,
+    Chain, Hostname, ListenerId, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity,
     listener::ListenerProtocol, route::Head,
 };
 
@@ -22,11 +22,12 @@ use crate::{
         },
         capacity::AskedHost,
         delegation::ServedChain,
-        gateway::{Admission, Fault, GatewayRow},
+        gateway::{Admission, Fault},
         host::VirtualHost,
-        input::{Gateways, Namespaces},
+        input::Namespaces,
         listener::{Bucket, ListenerIndex, ListenerRow, ListenerSummary},
         route::RouteHead,
+        set::{GatewayPresence, Present, SetHead, Standing},
     },
     words::listed_with,
 };
@@ -215,6 +216,10 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
                 all_ours = false;
                 parents.push(ParentState { index: parent.index, refused: Some(Box::new(internal::fault())) });
             }
+            Some(Present::NotAllowed) => {
+                all_ours = false;
+                parents.push(ParentState { index: parent.index, refused: Some(Box::new(not_allowed(parent))) });
+            }
             Some(Present::Ours) => {
                 let any = attach(scope, key, &hostnames, parent, &mut listeners, &mut served, &mut passing);
                 // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
@@ -363,6 +368,15 @@ fn attach(
     any
 }
 
+/// Why a route is not attached to a ListenerSet that its Gateway does not admit.
+fn not_allowed(parent: &ListenerParent) -> Fault {
+    let message = format!(
+        "{} has no listeners, since its Gateway does not admit it; the owner of the Gateway decides by allowedListeners",
+        parent.id
+    );
+    Fault::at(Reason::NotAllowedByListeners, format!("spec.parentRefs[{}]", parent.index), message)
+}
+
 /// Only a route that found no listener looks at all of them, for the sake of the words.
 fn why_not(scope: &Scope<'_>, route: &RouteId, hostnames: &[Hostname], parent: &ListenerParent) -> Fault {
     let (kind, field) = (route.kind, format!("spec.parentRefs[{}]", parent.index));
@@ -394,17 +408,6 @@ fn why_not(scope: &Scope<'_>, route: &RouteId, hostnames: &[Hostname], parent: &
     Fault::at(Reason::NoMatchingListenerHostname, field, message)
 }
 
-/// Whose a parent is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Present {
-    /// Of one of our classes.
-    Ours,
-    /// Another controller's.
-    Foreign,
-    /// Nobody knows.
-    Unknown,
-}
-
 tables! {
     /// Whose a parent is; absent for one that does not exist. All that its routes need to know of it.
     Presence: ParentId => Present;
@@ -417,21 +420,20 @@ impl Lookup for Presence {
 
     /// A route may have other parents, of which it is not to lose any.
     fn poisoned(scope: &Scope<'_>, key: &ParentId, _: &engine::Fault) -> Option<Present> {
-        scope.get::<Gateways>(gateway(key)?)?;
         scope.attempt(|| present(scope, key)).unwrap_or(Some(Present::Unknown))
     }
 }
 
 fn present(scope: &Scope<'_>, parent: &ParentId) -> Option<Present> {
-    let gateway = gateway(parent)?;
-    scope.get::<Gateways>(gateway)?;
-    Some(if scope.get::<GatewayRow>(gateway).is_some() { Present::Ours } else { Present::Foreign })
-}
-
-/// No ListenerSet is read yet, so none exists.
-fn gateway(parent: &ParentId) -> Option<&NsName> {
-    match parent {
-        ParentId::Gateway(name) => Some(name),
-        ParentId::ListenerSet(_) => None,
-    }
+    let set = match parent {
+        ParentId::Gateway(gateway) => return scope.get::<GatewayPresence>(gateway).map(|present| *present),
+        ParentId::ListenerSet(set) => set,
+    };
+    Some(match scope.get::<SetHead>(set)?.standing {
+        Standing::Admitted | Standing::Doubtful => Present::Ours,
+        Standing::NotAllowed => Present::NotAllowed,
+        // Whose it is nobody can say while its Gateway is missing.
+        Standing::Foreign | Standing::Missing => Present::Foreign,
+        Standing::Unknown => Present::Unknown,
+    })
 }

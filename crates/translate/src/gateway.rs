@@ -8,13 +8,14 @@ mod listener;
 pub(crate) mod name;
 pub(crate) mod policy;
 pub(crate) mod port;
+pub(crate) mod set;
 mod spec;
 
 use engine::{Derived, Emitter};
 use ir::{ListenerId, NsName, RouteKind};
 
 use crate::tables::{
-    gateway::{GatewayModel, GatewayRow, PortClaims},
+    gateway::{Admission, GatewayModel, GatewayRow, PortClaim, PortClaims},
     input::{AbsentKinds, Config, Gateways, object_kind},
     listener::ListenerRow,
     proxies::{OurClasses, ProxiesOf},
@@ -33,8 +34,13 @@ impl Derived for GatewayRow {
         }
         if config.shared_host && model.refused.is_none() {
             for port in model.bind_ports() {
-                scope.emit::<PortClaims>(port, model.age.clone(), model.addresses.clone());
+                let claim = PortClaim { by_set: false, gateway: model.age.clone(), set: None };
+                scope.emit::<PortClaims>(port, claim, model.addresses.clone());
             }
+        }
+        // Where nobody is admitted, nobody else asks.
+        if model.admits != Admission::None {
+            conflict::ask(scope, key, &None, model.listeners.iter().map(AsRef::as_ref));
         }
         Some(model)
     }
@@ -47,6 +53,15 @@ tables! {
 
 impl Derived for Served {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<bool> {
-        Some(scope.get::<GatewayRow>(key)?.refused.is_none())
+        is_served(scope, key)
     }
+
+    /// Listeners of ListenerSets keep what they have by it.
+    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<bool> {
+        is_served(scope, key)
+    }
+}
+
+fn is_served(scope: &Emitter<'_>, key: &NsName) -> Option<bool> {
+    Some(scope.get::<GatewayRow>(key)?.refused.is_none())
 }

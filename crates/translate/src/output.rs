@@ -224,7 +224,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener>
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let of_tcp = || listeners.iter().filter(|(_, at)| at.protocol.transport() == Transport::Tcp);
     let served = || of_tcp().filter(|(_, at)| at.served);
-    served().next()?;
+    let bind_port = served().next()?.1.bind_port;
     let (mut chains, mut hostnames) = (Vec::new(), HashSet::new());
     for ((hostname, name), at) in served() {
         for chain in chains_of(scope, gateway, port, (hostname, name), at) {
@@ -244,7 +244,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener>
         gateway: gateway.clone(),
         name,
         addresses: addresses(&model, &config),
-        bind_port: model.listeners.iter().find(|listener| listener.port == port)?.bind_port,
+        bind_port,
         pseudonym: pseudonym(gateway),
         chains,
         closed,
@@ -298,14 +298,14 @@ fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encod
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let mut of_udp = listeners.iter().filter(|(_, at)| at.served && at.protocol == ListenerProtocol::Udp);
-    let ((_, name), _) = of_udp.next()?;
+    let ((_, name), at) = of_udp.next()?;
     let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
     let place = PlaceId { listener, protocol: ListenerProtocol::Udp, hostname: Hostname::Any };
     let config = scope.get::<Config>(&())?;
     let listener = UdpListener {
         name: listener_name(port, Transport::Udp).into(),
         addresses: addresses(&model, &config),
-        bind_port: model.listeners.iter().find(|listener| listener.port == port)?.bind_port,
+        bind_port: at.bind_port,
         cluster: place.name().into(),
     };
     Some(envoy::listener::udp(&listener, &config.edge))
@@ -404,11 +404,13 @@ impl Derived for WideAsked {
                 }
                 let gateway = || listener.gateway.clone();
                 match entry {
-                    ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => {
-                        scope.demand::<AskedTokens>((gateway(), id.clone()));
-                    }
+                    // Whoever lists what a Gateway's extensions say looks at no ListenerSet.
+                    _ if listener.name.set.is_some() => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
+                    ExtensionEntry::Tokens(_) | ExtensionEntry::LoginTokens(_) | ExtensionEntry::LocalRate(_) => {}
                     ExtensionEntry::Login(_) => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
-                    ExtensionEntry::LocalRate(_) => {}
+                }
+                if let ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) = entry {
+                    scope.demand::<AskedTokens>((gateway(), id.clone()));
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::{
     budget::cost::{matchable, replaceable},
     extension, internal,
     tables::{
-        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies},
+        input::{Gateways, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
         policy::{Policy, PolicyRow, Sections},
         route::RouteHead,
     },
@@ -112,6 +112,9 @@ impl Lookup for Sections {
         Some(match object.kind {
             Kind::Gateway => {
                 scope.get::<Gateways>(&key)?.spec.listeners.iter().map(|listener| listener.name.clone()).collect()
+            }
+            Kind::ListenerSet => {
+                scope.get::<ListenerSets>(&key)?.spec.listeners.iter().map(|listener| listener.name.clone()).collect()
             }
             _ => scope.get::<RouteHead>(&RouteId::of(object)?)?.rule_names().cloned().collect(),
         })

@@ -19,6 +19,7 @@ use crate::{
         gateway::{Fault, GatewayModel, GatewayRow, NameRival},
         input::{self, Classes, Config, Gateways},
         proxies::{DeployFault, Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
+        set::SoundPorts,
     },
 };
 
@@ -183,6 +184,15 @@ fn plan(
             transport: listener.transport(),
         })
         .collect();
+    // Whose port it is that ListenerSets add is nothing that its name tells.
+    let of_sets = scope.group::<SoundPorts>(key);
+    let of_sets = of_sets.iter().map(|((port, transport), (target, _))| Port {
+        name: Arc::default(),
+        port: *port,
+        target: *target,
+        transport: *transport,
+    });
+    ports.extend(of_sets);
     // Listeners that share a port share the first one's name.
     ports.sort_by_key(|port| (port.port, port.transport));
     ports.dedup_by_key(|port| (port.port, port.transport));

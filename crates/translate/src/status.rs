@@ -14,6 +14,7 @@ pub(crate) mod gateway;
 mod listener_policy;
 pub(crate) mod policy;
 pub(crate) mod route;
+pub(crate) mod set;
 
 use std::{fmt, sync::Arc};
 

@@ -70,6 +70,7 @@ pub(crate) mod policy;
 pub(crate) mod proxies;
 pub(crate) mod replacement;
 pub(crate) mod route;
+pub(crate) mod set;
 pub(crate) mod stream;
 pub(crate) mod strict;
 pub(crate) mod terms;

@@ -12,7 +12,7 @@ use engine::{Emitter, Group, Lookup, Scope};
 use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, backend::Destination, matching::Age};
 
 use crate::tables::{
-    input::{Backends, Config, Gateways, ObjectKey, Services, object_kind},
+    input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_kind},
     policy::{
         ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting, ListenerTargeting,
         PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
@@ -43,7 +43,9 @@ pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind>
         // Into streams nobody looks, so that no policy of requests can hold there.
         Some(route) if route.is_stream() => None,
         Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
-        None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
+        None if policy == Kind::TrafficPolicy => {
+            Kind::find(group, kind).filter(|kind| matches!(kind, Kind::Gateway | Kind::ListenerSet))
+        }
         _ => None,
     }
 }
@@ -150,6 +152,11 @@ impl Lookup for PoliciesOf {
                 scope,
                 target,
                 &scope.get::<Gateways>(&key_of(object))?.metadata.labels,
+            ),
+            Kind::ListenerSet => attached::<Targeting, Selecting>(
+                scope,
+                target,
+                &scope.get::<ListenerSets>(&key_of(object))?.metadata.labels,
             ),
             _ => {
                 attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&RouteId::of(object)?)?.labels)

@@ -25,6 +25,8 @@ mod proxies;
 mod regexes;
 mod replacement;
 mod secrets;
+mod sets;
+mod sets_policies;
 mod shares;
 mod streams;
 mod strict;

@@ -35,6 +35,7 @@ use crate::{
         policy::{InvalidPolicies, InvalidPolicy},
         proxies::{Deploying, Proxies, ProxiesOf},
         replacement::{RefusedRows, Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
+        set::SetRow,
     },
 };
 
@@ -308,9 +309,17 @@ impl Translator {
     /// The ports that served Gateways want bound on this host, sorted, with their transport.
     pub fn wanted_ports(&self) -> Vec<(NsName, (Port, Transport))> {
         let rows = self.engine.rows::<GatewayRow>().into_iter();
-        rows.filter(|(_, model)| model.refused.is_none())
-            .flat_map(|(key, model)| model.bind_ports().into_iter().map(move |port| (key.clone(), port)))
-            .collect()
+        let of_gateways = rows
+            .filter(|(_, model)| model.refused.is_none())
+            .flat_map(|(key, model)| model.bind_ports().into_iter().map(move |port| (key.clone(), port)));
+        let of_sets = self.engine.rows::<SetRow>().into_iter().map(|(_, set)| set);
+        let of_sets = of_sets
+            .filter(|set| self.engine.get::<Served>(&set.gateway).is_some_and(|served| *served))
+            .flat_map(|set| set.bind_ports().into_iter().map(move |port| (set.gateway.clone(), port)));
+        let mut ports: Vec<_> = of_gateways.chain(of_sets).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 
     /// The tables, for those who read them for people.

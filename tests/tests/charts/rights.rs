@@ -17,9 +17,10 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 15] = [
+const TOLD: [Kind; 16] = [
     Kind::GatewayClass,
     Kind::Gateway,
+    Kind::ListenerSet,
     Kind::HttpRoute,
     Kind::GrpcRoute,
     Kind::TlsRoute,

@@ -38,6 +38,11 @@ pub(super) fn manifests() -> Vec<Value> {
         ),
         manifest(
             gateway,
+            "ListenerSet",
+            json!({ "spec": { "parentRef": { "name": "g" }, "listeners": [{ "name": "l", "port": 80, "protocol": "HTTP", "hostname": null }] } }),
+        ),
+        manifest(
+            gateway,
             "HTTPRoute",
             json!({ "spec": { "rules": [{ "matches": [], "filters": null, "backendRefs": [{ "name": "s", "port": 80 }] }] },
                     "status": { "parents": [] } }),

@@ -1,8 +1,8 @@
 //! Gateway.
 
 mod honoured;
-mod rules;
-mod schema;
+pub(super) mod rules;
+pub(super) mod schema;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ pub struct GatewaySpec {
     /// Settings of what is deployed for the Gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<GatewayInfrastructure>,
-    /// Which ListenerSet objects may attach; none for no one.
+    /// Which ListenerSets may attach; none for no one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<AllowedListeners>,
     /// TLS settings of the whole Gateway.

@@ -202,6 +202,8 @@ pub enum StatusKind {
     GatewayClass,
     /// Of a Gateway and its listeners.
     Gateway,
+    /// Of a ListenerSet and its listeners.
+    ListenerSet,
     /// Of a route: an entry a parent.
     Route,
     /// Of a policy: an entry an ancestor.

@@ -171,6 +171,7 @@ pub(crate) fn encoded_spec(object: &api::Object) -> Value {
     let encoded = match object {
         api::Object::GatewayClass(object) => serde_json::to_value(&object.spec),
         api::Object::Gateway(object) => serde_json::to_value(&object.spec),
+        api::Object::ListenerSet(object) => serde_json::to_value(&object.spec),
         api::Object::HttpRoute(object) => serde_json::to_value(&object.spec),
         api::Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
         api::Object::TlsRoute(object) => serde_json::to_value(&object.spec),

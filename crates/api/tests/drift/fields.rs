@@ -2,7 +2,7 @@
 
 use api::{
     Kind, decode,
-    status::{GatewayClassStatus, GatewayStatus, PolicyStatus, RouteStatus},
+    status::{GatewayClassStatus, GatewayStatus, ListenerSetStatus, PolicyStatus, RouteStatus},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ fn every_property_of_a_status_survives_decoding_and_encoding() {
     let of = |kind| crd::schema(kind)["properties"]["status"].take();
     status_survives::<GatewayClassStatus>(&of(Kind::GatewayClass));
     status_survives::<GatewayStatus>(&of(Kind::Gateway));
+    status_survives::<ListenerSetStatus>(&of(Kind::ListenerSet));
     status_survives::<RouteStatus>(&of(Kind::HttpRoute));
     for kind in [Kind::GrpcRoute, Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute] {
         status_survives::<RouteStatus>(&of(kind));

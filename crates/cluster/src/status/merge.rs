@@ -32,7 +32,7 @@ pub enum Desired<'a> {
 /// The change of `status` (a merge patch, as JSON) that makes it as desired; none if it is already.
 ///
 /// * Routes and policies: entries with our controller name are ours. Others' stay byte for byte, in their places.
-/// * Gateway, `GatewayClass` and GatewayExtension: condition types that Gateway API gives to the controller are ours, others stay.
+/// * Gateway, ListenerSet, `GatewayClass` and GatewayExtension: condition types that Gateway API gives to the controller are ours, others stay.
 /// * `lastTransitionTime` is kept while a condition's status stays, and is `now` when it turns.
 /// * What exceeds the bounds of the schema is cut: the API server takes what is left.
 pub fn merge(
@@ -49,6 +49,7 @@ pub fn merge(
     match kind.status() {
         StatusKind::None => None,
         StatusKind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
+        StatusKind::ListenerSet => gateway::merge(gateway::Lists::SET, &stored, desired, &now),
         StatusKind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
         StatusKind::Backend | StatusKind::Extension => {
             gateway::merge(gateway::Lists::CONDITIONS, &stored, desired, &now)

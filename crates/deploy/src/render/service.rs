@@ -6,7 +6,7 @@ use ir::backend::Transport;
 use serde_json::{Value, json};
 
 use super::Rendering;
-use crate::{About, Fault, check, parameters::Overlaid};
+use crate::{About, Fault, Port, check, parameters::Overlaid};
 
 pub(super) fn service(plan: &Rendering<'_>) -> Result<Value, Fault> {
     let asked = &plan.plan.parameters.kube.service;
@@ -34,16 +34,17 @@ pub(super) fn service(plan: &Rendering<'_>) -> Result<Value, Fault> {
 
 fn ports(plan: &Rendering<'_>) -> Value {
     let asked = &plan.plan.parameters.kube.service;
-    let mut taken = BTreeSet::new();
+    // What a port is called whose listener's name cannot be its own is no other's.
+    let by_number = |port: &Port| {
+        let suffix = if port.transport == Transport::Udp { "-udp" } else { "" };
+        format!("port-{}{suffix}", port.port)
+    };
+    let mut taken: BTreeSet<_> = plan.plan.ports.iter().map(by_number).collect();
     let ports = plan.plan.ports.iter().map(|port| {
         // The name of a listener may be none of a Service's port, and two may share a port.
-        let name = Some(port.name.to_string()).filter(|name| check::dns_label(name) && !taken.contains(name));
-        let (protocol, suffix) = match port.transport {
-            Transport::Tcp => ("TCP", ""),
-            Transport::Udp => ("UDP", "-udp"),
-        };
-        let name = name.unwrap_or_else(|| format!("port-{}{suffix}", port.port));
-        taken.insert(name.clone());
+        let name = Some(port.name.to_string()).filter(|name| check::dns_label(name) && taken.insert(name.clone()));
+        let name = name.unwrap_or_else(|| by_number(port));
+        let protocol = if port.transport == Transport::Udp { "UDP" } else { "TCP" };
         let mut spec = json!({"name": name, "port": port.port, "targetPort": port.target, "protocol": protocol});
         // What is said of a port that this Gateway does not have is said for another of the class.
         if let Some(node_port) =

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ir::{Chain, Hostname, ListenerId, ParentId, Problem, RouteId, backend::Destination, route::RuleSpec};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, RouteId, backend::Destination, route::RuleSpec};
 use translate::{
     Translator,
     inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
@@ -75,7 +75,7 @@ impl Rows {
     pub fn of(translator: &Translator) -> Self {
         let tables = translator.inspect();
         let mut attached: BTreeMap<ListenerId, Vec<AttachedRoute>> = BTreeMap::new();
-        let mut detached: BTreeMap<ParentId, Vec<(RouteId, Fault)>> = BTreeMap::new();
+        let mut detached: BTreeMap<NsName, Vec<(RouteId, Fault)>> = BTreeMap::new();
         for route in tables.attached_routes() {
             for listener in route.listeners() {
                 attached.entry(listener.clone()).or_default().push(route.clone());
@@ -85,7 +85,8 @@ impl Rows {
                 let Some(parent) = written.and_then(|written| written.parent(route.route.namespace())) else {
                     continue;
                 };
-                detached.entry(parent).or_default().push((route.route.clone(), fault.clone()));
+                let Some(gateway) = tables.gateway_of(&parent) else { continue };
+                detached.entry(gateway).or_default().push((route.route.clone(), fault.clone()));
             }
         }
         let mut roots = BTreeMap::new();
@@ -102,7 +103,7 @@ impl Rows {
                 routes.collect()
             });
             let roots = roots.collect();
-            let detached = detached.remove(&ParentId::Gateway(gateway.name.clone())).unwrap_or_default();
+            let detached = detached.remove(&gateway.name).unwrap_or_default();
             GatewayRows { gateway, roots, detached }
         });
         Self { gateways: gateways.collect() }

@@ -230,6 +230,7 @@ fn kind_named(text: &str) -> Option<Kind> {
     let short = |kind| match kind {
         Kind::GatewayClass => "gc",
         Kind::Gateway => "gtw",
+        Kind::ListenerSet => "lset",
         Kind::ReferenceGrant => "refgrant",
         Kind::GatewayParameters => "gwp",
         Kind::Service => "svc",

@@ -8,12 +8,12 @@ use ir::{
     listener::ListenerProtocol, stream::PlaceId,
 };
 
-use super::{certificate::certificate, clients::clients, policy, port::PortRival};
+use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, set::without_clients};
 use crate::{
     grant::Referrer,
     internal,
     tables::{
-        gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
+        gateway::{Fault, GatewayRow, ListenerModel},
         host::{VirtualHost, WideAsked},
         input::{Strict, UnusablePorts},
         listener::{
@@ -21,6 +21,7 @@ use crate::{
             PortListeners,
         },
         output::{OutputId, Outputs, ToldOf},
+        set::SetRow,
         stream::Place,
         strict::{OfferedListener, OfferedWide},
         tls::BundleId,
@@ -29,23 +30,22 @@ use crate::{
 
 impl Derived for ListenerRow {
     fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<ListenerState> {
-        let gateway = scope.get::<GatewayRow>(&key.gateway)?;
-        let model = gateway.listener(&key.name)?.clone();
+        let Written { model, refused } = written(scope, key)?;
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let clients = model.validation.as_ref().map(|validation| clients(scope, &key.gateway, validation));
+        let clients = clients.map(|clients| if key.name.set.is_some() { guarded(clients) } else { clients });
         let port_unavailable = port_unavailable(scope, key, &model);
-        let policy = policy::fault(scope, &key.gateway, model.port);
+        let policy = policy::fault(scope, &key.gateway, model.port, key.namespace());
         let unverified = clients.as_ref().and_then(|clients| clients.authorities.as_ref().err());
         let other = unverified.or(port_unavailable.as_ref()).or(policy.as_ref());
-        let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, other);
+        let withheld = withheld(&model, refused.as_ref(), &secrets, other);
         let state = ListenerState { model, secrets, unresolved, long_chain, clients, withheld, port_unavailable };
-        Some(spread(scope, key, &gateway, state))
+        Some(spread(scope, key, refused.is_none(), state))
     }
 
     /// It is not served, and keeps its hostname from broader listeners.
     fn poisoned(scope: &Emitter<'_>, key: &ListenerId, _: &engine::Fault) -> Option<ListenerState> {
-        let gateway = scope.get::<GatewayRow>(&key.gateway)?;
-        let model = gateway.listener(&key.name)?.clone();
+        let Written { model, refused } = written(scope, key)?;
         let withheld = Some(internal::fault());
         let state = ListenerState {
             model,
@@ -56,12 +56,40 @@ impl Derived for ListenerRow {
             withheld,
             port_unavailable: None,
         };
-        Some(spread(scope, key, &gateway, state))
+        Some(spread(scope, key, refused.is_none(), state))
     }
 }
 
-/// A listener where everybody finds it who needs to know it.
-fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
+/// A listener as its object has it.
+struct Written {
+    model: Arc<ListenerModel>,
+    /// Why its Gateway as a whole is not accepted.
+    refused: Option<Fault>,
+}
+
+fn written(scope: &Scope<'_>, key: &ListenerId) -> Option<Written> {
+    let Some(set) = &key.name.set else {
+        let gateway = scope.get::<GatewayRow>(&key.gateway)?;
+        return Some(Written { model: gateway.listener(&key.name)?.clone(), refused: gateway.refused.clone() });
+    };
+    let set = scope.get::<SetRow>(set).filter(|set| set.gateway == key.gateway)?;
+    let is_served = *scope.get::<Served>(&key.gateway)?;
+    let refused = (!is_served).then(|| Fault::new(Reason::Invalid, "its Gateway is not accepted"));
+    Some(Written { model: set.listener(&key.name)?.clone(), refused })
+}
+
+/// By whom clients are judged at a listener of a ListenerSet, whose owner is told nothing of how its Gateway names them.
+fn guarded(clients: Clients) -> Clients {
+    Clients {
+        authorities: clients.authorities.map_err(|_| without_clients()),
+        unresolved: None,
+        warning: None,
+        ..clients
+    }
+}
+
+/// A listener where everybody finds it who needs to know it; `is_accepted` tells of its Gateway as a whole.
+fn spread(scope: &Emitter<'_>, key: &ListenerId, is_accepted: bool, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
     let clients = state.clients.as_ref().and_then(Clients::asked).cloned();
     let summary = Arc::new(ListenerSummary {
@@ -77,7 +105,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
     if withheld.is_none() {
         serve(scope, key, &summary, &state);
     }
-    if gateway.refused.is_none() {
+    if is_accepted && !model.lost {
         claim(scope, key, model, &summary, secrets, clients);
     }
     state
@@ -138,7 +166,8 @@ fn claim(
     else {
         return;
     };
-    let at = PortListener { served: summary.served, protocol, secrets: secrets.into(), clients };
+    let at =
+        PortListener { served: summary.served, protocol, bind_port: model.bind_port, secrets: secrets.into(), clients };
     scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
     let Some(over) = model.claims else { return };
     let place = (gateway.clone(), summary.port, over, hostname.clone());
@@ -206,10 +235,9 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
     }
     let field = format!("spec.listeners[{}].port", model.index);
     if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port, model.transport())) {
-        let message = format!(
-            "port {} of this host belongs to the older Gateway {rival}; use another port or address",
-            model.bind_port
-        );
+        let rival =
+            if key.name.set.is_none() { format!("the older Gateway {rival}") } else { "an older Gateway".to_owned() };
+        let message = format!("port {} of this host belongs to {rival}; use another port or address", model.bind_port);
         return Some(Fault::at(Reason::PortUnavailable, field, message));
     }
     let why = scope.get::<UnusablePorts>(&(model.bind_port, model.transport()))?;

@@ -1,6 +1,6 @@
 //! ListenerPolicies: what they say of the ports of Gateways, and where it holds.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Kind, Object, ObjectId, group::KGATEWAY_GROUP, shared::BackendRef};
 use engine::{Derived, Emitter, Lookup, Scope};
@@ -13,9 +13,10 @@ use crate::{
     internal,
     route::backend_ref,
     tables::{
-        gateway::{Fault, GatewayRow},
+        gateway::{Fault, GatewayModel, GatewayRow},
         input::{Config, ListenerPolicies},
         policy::ListenerPoliciesOf,
+        set::SoundPorts,
     },
     target::{file_of_gateways, key_of},
     violation::violations,
@@ -134,29 +135,34 @@ impl Lookup for Traced {
         let model = scope.get::<GatewayRow>(gateway)?;
         let traces =
             |port: Port| Some(scope.get::<DownstreamOf>(&(gateway.clone(), port))?.config.http.traces().is_some());
-        model.listeners.iter().any(|listener| traces(listener.port).unwrap_or_default()).then_some(())
+        ports(scope, gateway, &model).into_iter().any(|port| traces(port).unwrap_or_default()).then_some(())
     }
 }
 
-/// Why a port cannot be as policies ask for, as the owner of its Gateway may know it.
-pub(super) fn fault(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Fault> {
+/// Why a port cannot be as policies ask for, as the owner of a listener in namespace `own` may know it.
+pub(super) fn fault(scope: &Scope<'_>, gateway: &NsName, port: Port, own: &Arc<str>) -> Option<Fault> {
     let merged = scope.get::<DownstreamOf>(&(gateway.clone(), port))?;
     let (policy, problem) = merged.faults.first()?;
     let message = match () {
         () if policy.name.is_empty() => return Some(internal::fault()),
-        () if policy.namespace == gateway.namespace => format!("{policy} is not valid: {problem}"),
+        () if policy.namespace == *own => format!("{policy} is not valid: {problem}"),
         () => format!("a {} of another namespace, which applies to it, is not valid; ask its owner", policy.kind),
     };
     Some(Fault::new(Reason::Invalid, message))
+}
+
+/// The ports of a Gateway, and those of its ListenerSets, each once.
+fn ports(scope: &Scope<'_>, gateway: &NsName, model: &GatewayModel) -> BTreeSet<Port> {
+    let of_sets = scope.group::<SoundPorts>(gateway);
+    let of_sets = of_sets.iter().map(|((port, _), _)| *port);
+    model.listeners.iter().map(|listener| listener.port).chain(of_sets).collect()
 }
 
 impl Derived for ListenerPolicyHolder {
     fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
         let model = scope.get::<GatewayRow>(gateway)?;
         let policies = scope.get::<ListenerPoliciesOf>(gateway)?;
-        let mut ports: Vec<_> = model.listeners.iter().map(|listener| listener.port).collect();
-        ports.sort_unstable();
-        ports.dedup();
+        let ports = ports(scope, gateway, &model);
         for policy in &*policies {
             let mut held = HeldByGateway::default();
             if let Some(Ok(said)) = scope.get::<ListenerPolicyRow>(policy).as_deref() {

@@ -1,11 +1,106 @@
-//! Ports of a host that Gateways share.
+//! The ports that Envoy binds, and those of a host that Gateways share.
 
-use std::net::IpAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
 
-use engine::{Lookup, Scope};
-use ir::{NsName, Port, backend::Transport, matching::Age};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{
+    NsName, Port,
+    backend::Transport,
+    matching::Age,
+    settings::{PortMapping, RESERVED_PORTS},
+};
 
-use crate::tables::gateway::{GatewayRow, PortClaims};
+use crate::tables::{
+    gateway::{GatewayRow, PortClaims},
+    input::Config,
+    set::{BindPort, BindPorts, OwnPorts, SetPort, SetPortAsks, SetPorts},
+};
+
+/// How many ports ListenerSets may add to a Gateway: each is a listener of Envoy's with all of its filters, and a port of the Service.
+pub(crate) const MAX_PORTS: usize = 256;
+/// How many of them those of one namespace may, so that others have some.
+pub(crate) const MAX_PORTS_OF_NAMESPACE: usize = 32;
+
+/// Adds the ports that Envoy binds for `ports` to those of earlier objects, which stay as they are: a port below 1024 becomes one above
+/// 10000, and one that is taken moves to the next that is free.
+pub(super) fn bind(bound: &mut BTreeMap<Port, Port>, ports: &BTreeSet<Port>, mapping: PortMapping) {
+    let new: Vec<_> = ports.iter().copied().filter(|port| !bound.contains_key(port)).collect();
+    if mapping == PortMapping::Own {
+        bound.extend(new.into_iter().map(|port| (port, port)));
+        return;
+    }
+    let is_mapped = |port: &Port| *port < 1024 || RESERVED_PORTS.contains(port);
+    let mut taken: BTreeSet<Port> = bound.values().copied().chain(RESERVED_PORTS).collect();
+    // Those that need no other port keep theirs, where no earlier object has it.
+    let (mapped, own): (Vec<_>, Vec<_>) = new.into_iter().partition(is_mapped);
+    let wanted = own.into_iter().map(|port| (port, port)).chain(mapped.into_iter().map(|port| (port, 10_000 + port)));
+    for (port, wanted) in wanted {
+        let mut candidate = wanted;
+        while !taken.insert(candidate) {
+            // Behind the last one stands the first of those that are never mapped.
+            candidate = candidate.checked_add(1).unwrap_or(1024);
+        }
+        bound.insert(port, candidate);
+    }
+}
+
+impl Derived for SetPort {
+    fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<()> {
+        let asks = scope.group::<SetPortAsks>(&(gateway.clone(), *port));
+        let (first, ()) = asks.iter().next()?;
+        scope.emit::<SetPorts>(gateway.clone(), (first.clone(), *port), ());
+        Some(())
+    }
+}
+
+impl Lookup for OwnPorts {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<BTreeMap<Port, Port>> {
+        let model = scope.get::<GatewayRow>(gateway)?;
+        let ports = model.listeners.iter().filter(|listener| listener.port != 0);
+        Some(ports.map(|listener| (listener.port, listener.bind_port)).collect())
+    }
+}
+
+impl Lookup for BindPorts {
+    /// In the order of who comes first with a port: one that comes later moves none that was there before.
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<BTreeMap<Port, Port>> {
+        let mapping = scope.get::<Config>(&())?.ports;
+        let mut bound = BTreeMap::clone(&*scope.get::<OwnPorts>(gateway)?);
+        let asked = scope.group::<SetPorts>(gateway);
+        let mut asked = asked
+            .iter()
+            .map(|(asked, ())| asked)
+            .filter(|(_, port)| !bound.contains_key(port))
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .peekable();
+        let (mut all, mut of_namespaces) = (0, HashMap::<Arc<str>, usize>::new());
+        while let Some((set, first)) = asked.next() {
+            let mut ports = BTreeSet::from([first]);
+            while let Some((_, port)) = asked.next_if(|(next, _)| *next == set) {
+                ports.insert(port);
+            }
+            let of_namespace = of_namespaces.entry(set.name.namespace.clone()).or_default();
+            let room = (MAX_PORTS - all).min(MAX_PORTS_OF_NAMESPACE - *of_namespace);
+            let ports: BTreeSet<_> = ports.into_iter().take(room).collect();
+            all += ports.len();
+            *of_namespace += ports.len();
+            bind(&mut bound, &ports, mapping);
+        }
+        Some(bound)
+    }
+}
+
+impl Lookup for BindPort {
+    fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<Port> {
+        scope.get::<BindPorts>(gateway)?.get(port).copied()
+    }
+}
 
 tables! {
     /// The older Gateway that keeps a Gateway from a port; absent where the port is free for it.
@@ -18,9 +113,9 @@ impl Lookup for PortRival {
         let claims = scope.group::<PortClaims>(&(*port, *transport));
         // A Gateway that does not get the port itself is in nobody's way.
         let mut winners: Vec<(&Age, &[IpAddr])> = Vec::new();
-        for (age, addresses) in claims.iter().take_while(|(age, _)| **age < model.age) {
+        for (claim, addresses) in claims.iter().take_while(|(claim, _)| claim.gateway != model.age) {
             if !winners.iter().any(|(_, won)| overlap(won, addresses)) {
-                winners.push((age, addresses));
+                winners.push((&claim.gateway, addresses));
             }
         }
         winners.into_iter().find(|(_, won)| overlap(won, &model.addresses)).map(|(age, _)| age.name.clone())

@@ -1,7 +1,7 @@
 //! Reading a Gateway's spec.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     net::IpAddr,
     sync::Arc,
 };
@@ -10,13 +10,13 @@ use api::{
     gateway::{
         AddressType, FromNamespaces, FrontendTlsValidation, FrontendValidationModeType, ProtocolType, TlsModeType,
     },
-    meta::StringMap,
+    meta::{ObjectMeta, StringMap},
 };
 use ir::{
     Hostname, NsName, Port, Reason, RouteKind, Settings,
     listener::{ClientMode, ListenerProtocol, PortClass},
     matching::Age,
-    settings::{PortMapping, RESERVED_PORTS},
+    settings::PortMapping,
 };
 
 use super::conflict;
@@ -53,32 +53,21 @@ pub(crate) fn read(
         }
     };
     let ports = bind_ports(gateway, config.ports);
-    let routes: Vec<_> = RouteKind::ALL.iter().copied().filter(is_there).collect();
-    let mut names = HashSet::new();
-    let mut listeners = Vec::with_capacity(gateway.spec.listeners.len());
-    for (index, spec) in gateway.spec.listeners.iter().enumerate() {
-        if names.insert(&spec.name) {
-            let tls = spec.tls.as_ref().filter(|tls| tls.mode == TlsModeType::Passthrough);
-            if spec.protocol == ProtocolType::Tls && tls.is_some_and(|tls| !tls.certificate_refs.is_empty()) {
-                let field = format!("spec.listeners[{index}].tls.certificateRefs");
-                ignored.push((
-                    field,
-                    "no certificate is presented where TLS is passed through; remove it, or use Terminate",
-                ));
-            }
-            listeners.push(listener(gateway, index, spec, &ports, &routes));
-        } else {
-            ignored
-                .push((format!("spec.listeners[{index}].name"), "stands here twice, and the first counts; rename it"));
-        }
+    let mut listeners = listeners(&gateway.spec.listeners, is_there, &mut ignored);
+    for listener in &mut listeners {
+        listener.bind_port = ports.get(&listener.port).copied().unwrap_or(listener.port);
+        judge_clients(listener, asked(gateway, listener.port));
     }
     conflict::mark(&mut listeners);
-    ignored.extend(unvalidated(gateway, &listeners));
+    let admits = admits(gateway, &mut ignored);
+    // A port may be that of a ListenerSet.
+    ignored.extend(unvalidated(gateway, &listeners, admits == Admission::None));
     GatewayModel {
         age: age(key, gateway),
         generation: gateway.metadata.generation,
         addresses,
         listeners: listeners.into_iter().map(Arc::new).collect(),
+        admits,
         client_certificate: gateway
             .spec
             .tls
@@ -89,9 +78,77 @@ pub(crate) fn read(
     }
 }
 
+/// Reads the listeners of a Gateway or a ListenerSet as far as its own spec decides; `is_there` tells of which kinds routes can be
+/// written. What has no effect joins `ignored`.
+pub(super) fn listeners(
+    specs: &[api::gateway::Listener],
+    is_there: impl Fn(&RouteKind) -> bool,
+    ignored: &mut Vec<(String, &'static str)>,
+) -> Vec<ListenerModel> {
+    let routes: Vec<_> = RouteKind::ALL.iter().copied().filter(is_there).collect();
+    let mut names = HashSet::new();
+    let mut listeners = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        if names.insert(&spec.name) {
+            let tls = spec.tls.as_ref().filter(|tls| tls.mode == TlsModeType::Passthrough);
+            if spec.protocol == ProtocolType::Tls && tls.is_some_and(|tls| !tls.certificate_refs.is_empty()) {
+                let field = format!("spec.listeners[{index}].tls.certificateRefs");
+                ignored.push((
+                    field,
+                    "no certificate is presented where TLS is passed through; remove it, or use Terminate",
+                ));
+            }
+            listeners.push(listener(index, spec, &routes));
+        } else {
+            ignored
+                .push((format!("spec.listeners[{index}].name"), "stands here twice, and the first counts; rename it"));
+        }
+    }
+    listeners
+}
+
+/// Has a listener ask clients for what its Gateway says of its port, if TLS ends there.
+pub(super) fn judge_clients(listener: &mut ListenerModel, asked: Option<(Validation, Option<Fault>)>) {
+    let ends_tls = listener.protocol.is_some_and(ListenerProtocol::ends_tls);
+    let (validation, fault) = asked.filter(|_| ends_tls).unzip();
+    listener.refused = listener.refused.take().or(fault.flatten());
+    listener.validation = validation;
+}
+
+/// The namespaces whose ListenerSets a Gateway admits; of what cannot be read nobody.
+fn admits(gateway: &api::Gateway, ignored: &mut Vec<(String, &'static str)>) -> Admission {
+    const FIELD: &str = "spec.allowedListeners.namespaces";
+    let Some(allowed) = &gateway.spec.allowed_listeners else { return Admission::None };
+    let namespaces = &allowed.namespaces;
+    let mut ignore = |name: &str, why| ignored.push((format!("{FIELD}.{name}"), why));
+    match (&namespaces.from, &namespaces.selector) {
+        (FromNamespaces::All, _) => return Admission::All,
+        (FromNamespaces::Same, _) => return Admission::Same,
+        (FromNamespaces::None, _) => {}
+        (FromNamespaces::Selector, Some(selector)) if selector.matches(&StringMap::default()).is_ok() => {
+            return Admission::Selector(selector.clone());
+        }
+        (FromNamespaces::Selector, Some(_)) => {
+            ignore("selector", "cannot be read, so that no ListenerSet is admitted; correct its operators and values");
+        }
+        (FromNamespaces::Selector, None) => {
+            ignore("selector", "missing, though from is Selector, so that no ListenerSet is admitted; add it");
+        }
+        (FromNamespaces::Unknown(_), _) => {
+            ignore("from", "not known, so that no ListenerSet is admitted; use Same, All, Selector or None");
+        }
+    }
+    Admission::None
+}
+
 /// Decides between Gateways that want the same.
 pub(super) fn age(key: &NsName, gateway: &api::Gateway) -> Age {
-    let created = gateway.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    age_of(key, &gateway.metadata)
+}
+
+/// Decides between objects of a kind that want the same.
+pub(super) fn age_of(key: &NsName, metadata: &ObjectMeta) -> Age {
+    let created = metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     Age { created, name: key.clone() }
 }
 
@@ -119,33 +176,16 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
     Ok(addresses)
 }
 
-/// Which port Envoy binds for each of a Gateway's ports. A mapped port that is taken moves to the next free one, the
+/// Which port Envoy binds for each of a Gateway's own ports. A mapped port that is taken moves to the next free one, the
 /// lower Gateway port choosing first, so that it depends on the set of ports alone.
 fn bind_ports(gateway: &api::Gateway, mapping: PortMapping) -> BTreeMap<Port, Port> {
     let ports = gateway.spec.listeners.iter().filter_map(|listener| Port::try_from(listener.port).ok());
-    let mut bound: BTreeMap<Port, Port> = ports.map(|port| (port, port)).collect();
-    if mapping == PortMapping::Own {
-        return bound;
-    }
-    let moves = |port: &Port| *port < 1024 || RESERVED_PORTS.contains(port);
-    let mut taken: BTreeSet<Port> = bound.keys().copied().filter(|port| !moves(port)).chain(RESERVED_PORTS).collect();
-    for (port, bind) in bound.iter_mut().filter(|(port, _)| moves(port)) {
-        let mut candidate = 10_000 + *port;
-        while !taken.insert(candidate) {
-            candidate += 1;
-        }
-        *bind = candidate;
-    }
+    let mut bound = BTreeMap::new();
+    super::port::bind(&mut bound, &ports.collect(), mapping);
     bound
 }
 
-fn listener(
-    gateway: &api::Gateway,
-    index: usize,
-    spec: &api::gateway::Listener,
-    ports: &BTreeMap<Port, Port>,
-    routes: &[RouteKind],
-) -> ListenerModel {
+fn listener(index: usize, spec: &api::gateway::Listener, routes: &[RouteKind]) -> ListenerModel {
     let port = Port::try_from(spec.port).unwrap_or(0);
     let mut refused: Option<Fault> = None;
     let mut refuse = |reason, name: &str, message: String| {
@@ -204,13 +244,11 @@ fn listener(
         }
     };
     let (kinds, bad_kinds) = kinds(spec, index, routes);
-    let (validation, fault) = asked(gateway, port).filter(|_| protocol.is_some_and(ListenerProtocol::ends_tls)).unzip();
-    refused = refused.or(fault.flatten());
     ListenerModel {
         name: spec.name.clone(),
         index,
         port,
-        bind_port: ports.get(&port).copied().unwrap_or(port),
+        bind_port: port,
         protocol,
         hostname,
         claims,
@@ -219,8 +257,9 @@ fn listener(
         certificates: tls.map(|tls| tls.certificate_refs.clone()).unwrap_or_default(),
         refused,
         conflicted: None,
+        lost: false,
         bad_kinds,
-        validation,
+        validation: None,
     }
 }
 
@@ -314,7 +353,7 @@ fn validation(gateway: &api::Gateway, port: Port) -> Option<(String, &FrontendTl
 }
 
 /// What is asked of certificates of clients on a port, and what is wrong with it.
-fn asked(gateway: &api::Gateway, port: Port) -> Option<(Validation, Option<Fault>)> {
+pub(super) fn asked(gateway: &api::Gateway, port: Port) -> Option<(Validation, Option<Fault>)> {
     let (field, said) = validation(gateway, port)?;
     let (mode, fault) = match &said.mode {
         FrontendValidationModeType::AllowInsecureFallback => (ClientMode::Anybody, None),
@@ -328,15 +367,15 @@ fn asked(gateway: &api::Gateway, port: Port) -> Option<(Validation, Option<Fault
     Some((Validation { field, references: said.ca_certificate_refs.clone(), mode }, fault))
 }
 
-/// What is said of certificates of clients and has no effect.
-fn unvalidated(gateway: &api::Gateway, listeners: &[ListenerModel]) -> Vec<(String, &'static str)> {
+/// What is said of certificates of clients and has no effect; a port may be that of a ListenerSet, unless the Gateway `is_alone`.
+fn unvalidated(gateway: &api::Gateway, listeners: &[ListenerModel], is_alone: bool) -> Vec<(String, &'static str)> {
     let frontend = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref());
     let per_port = frontend.iter().flat_map(|frontend| frontend.per_port.iter().enumerate());
     let is_over_tls = |port: i32| {
         let mut there = listeners.iter().filter(|listener| i32::from(listener.port) == port);
         there.any(|listener| listener.protocol.is_some_and(|protocol| protocol.class() == PortClass::Tls))
     };
-    let unused = per_port.filter(|(_, config)| !is_over_tls(config.port)).map(|(index, _)| {
+    let unused = per_port.filter(|(_, config)| is_alone && !is_over_tls(config.port)).map(|(index, _)| {
         let why = "no listener of protocol HTTPS or TLS has this port, so it has no effect; correct or remove it";
         (format!("spec.tls.frontend.perPort[{index}].port"), why)
     });

@@ -7,7 +7,7 @@ use std::{
 
 use api::ObjectId;
 use ir::{
-    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
+    Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId,
     filter::Scheme,
     listener::{ClientMode, ListenerProtocol},
 };
@@ -22,6 +22,7 @@ use crate::{
         gateway::{GatewayModel, GatewayRow, ListenerModel},
         host::HostsOf,
         listener::{ListenerRow, PortHosts, PortListeners},
+        set::{SetHead, SetRow, SetsOf},
     },
 };
 
@@ -32,7 +33,7 @@ pub struct Gateway {
     pub name: NsName,
     /// Why all of it is not served.
     pub refused: Option<Fault>,
-    /// In the order of its spec.
+    /// In the order of its spec; behind them those of its ListenerSets, the oldest first.
     pub listeners: Vec<Listener>,
 }
 
@@ -70,11 +71,29 @@ impl Inspector<'_> {
         Some(self.read_gateway(name.clone(), &model))
     }
 
+    /// The Gateway whose proxies serve a parent of routes, or would; none for one that does not exist.
+    pub fn gateway_of(self, parent: &ParentId) -> Option<NsName> {
+        match parent {
+            ParentId::Gateway(gateway) => Some(gateway.clone()),
+            ParentId::ListenerSet(set) => self.engine.get::<SetHead>(set)?.gateway.clone(),
+        }
+    }
+
     fn read_gateway(self, name: NsName, model: &GatewayModel) -> Gateway {
         let listeners = model.listeners.iter().map(|listener| {
             let id = ListenerId::of_gateway(name.clone(), listener.name.clone());
             self.read_listener(id, listener)
         });
+        let sets = self.engine.group::<SetsOf>(&name);
+        let of_sets = sets.iter().flat_map(|(age, ())| {
+            let model = self.engine.get::<SetRow>(&age.name);
+            let listeners = model.map(|model| model.listeners.clone()).unwrap_or_default();
+            let set = Arc::new(age.name.clone());
+            let id =
+                |section| ListenerId { gateway: name.clone(), name: ListenerName { set: Some(set.clone()), section } };
+            listeners.iter().map(|listener| self.read_listener(id(listener.name.clone()), listener)).collect::<Vec<_>>()
+        });
+        let listeners = listeners.chain(of_sets);
         Gateway { listeners: listeners.collect(), refused: model.refused.clone(), name }
     }
 
@@ -99,9 +118,11 @@ impl Inspector<'_> {
 
     /// A listener of a Gateway of ours.
     pub fn listener(self, id: &ListenerId) -> Option<Listener> {
-        let gateway = self.engine.get::<GatewayRow>(&id.gateway)?;
-        let model = gateway.listener(&id.name)?;
-        Some(self.read_listener(id.clone(), model))
+        let model = match &id.name.set {
+            None => self.engine.get::<GatewayRow>(&id.gateway)?.listener(&id.name)?.clone(),
+            Some(set) => self.engine.get::<SetRow>(set)?.listener(&id.name)?.clone(),
+        };
+        Some(self.read_listener(id.clone(), &model))
     }
 
     /// The listener with the most specific hostname for a server name, over TLS, and whether it is served.

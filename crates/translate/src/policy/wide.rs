@@ -1,4 +1,7 @@
-//! Policies on a Gateway or on one of its listeners (EP-11937).
+//! Policies on a Gateway, on a ListenerSet, or on one of their listeners (EP-11937).
+//!
+//! What holds at a listener of a ListenerSet is said by three levels: the listener, its ListenerSet, and the Gateway. The place is the
+//! listener, with all of them merged; a ListenerSet has none of its own.
 //!
 //! What such a policy says in slots of the filter chain stands where Envoy looks behind the row of a route: the Gateway's on
 //! each of its route configurations, an HTTPS listener's on its own one, and an HTTP listener's, which shares its route
@@ -17,7 +20,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
 use envoy::{bytes, resource::Encoded, slots::is_merged};
-use ir::{ListenerId, NsName, Reason, delegation::Priority, rule::Slot};
+use ir::{ListenerId, ListenerName, NsName, ParentId, Reason, delegation::Priority, rule::Slot};
 use units::{AnyUnit, Deep};
 
 use super::{
@@ -28,11 +31,12 @@ use crate::{
     internal,
     route::annotations,
     tables::{
-        gateway::{Fault, GatewayRow},
-        input::{ClearedWide, Gateways, RefusedWide, Strict},
+        gateway::{Fault, GatewayRow, ListenerModel},
+        input::{ClearedWide, Gateways, ObjectKey, RefusedWide, Strict},
         policy::{
             Lost, Overridden, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
         },
+        set::{ParentOf, SetRow},
     },
 };
 
@@ -71,8 +75,8 @@ tables! {
     /// The fields by which policies have every request authenticated that comes to a listener and is for a route which says
     /// nothing of them; absent where there are none. Only rows of which authentication is demanded read it.
     WideAuth: ListenerId => Box<[&'static str]>;
-    /// Has the policies on a Gateway and on its listeners know that it is there, and where they hold.
-    WidePolicies: NsName => ();
+    /// Has the policies on a Gateway or a ListenerSet, and on its listeners, know that it is there, and where they hold.
+    WidePolicies: ParentId => ();
 }
 
 /// What becomes of a field that a row has in slots, by the word of the Gateway.
@@ -89,10 +93,39 @@ pub(crate) fn whole(gateway: &NsName) -> Target {
     Target { object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()), section: None }
 }
 
-/// A listener as a target of policies. One of a ListenerSet has a name that no section of a Gateway can have: none
-/// targets it yet.
+/// All of an object with listeners as a target of policies.
+fn whole_of(parent: &ParentId) -> Target {
+    let kind = match parent {
+        ParentId::Gateway(_) => Kind::Gateway,
+        ParentId::ListenerSet(_) => Kind::ListenerSet,
+    };
+    Target { object: parent.name().clone().id(kind), section: None }
+}
+
+/// A listener as a target of policies.
 pub(crate) fn section(listener: &ListenerId) -> Target {
-    Target { section: Some(listener.name.to_string().into()), ..whole(&listener.gateway) }
+    Target { section: Some(listener.name.section.clone()), ..whole_of(&listener.parent()) }
+}
+
+/// The targets above a Gateway, a ListenerSet or a listener, from the nearest on.
+fn above(scope: &Scope<'_>, target: &Target) -> Vec<Target> {
+    let mut above = Vec::new();
+    if target.section.is_some() {
+        above.push(Target { section: None, ..target.clone() });
+    }
+    if target.object.kind == Kind::ListenerSet {
+        above.extend(gateway_of(scope, target).map(|gateway| whole(&gateway)));
+    }
+    above
+}
+
+/// The Gateway that serves what policies target.
+fn gateway_of(scope: &Scope<'_>, target: &Target) -> Option<NsName> {
+    let key = super::key_of(&target.object);
+    if target.object.kind != Kind::ListenerSet {
+        return Some(key);
+    }
+    scope.get::<ParentOf>(&key).map(|gateway| NsName::clone(&gateway))
 }
 
 fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
@@ -112,9 +145,18 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     Some(Fault::new(reason, message))
 }
 
-/// Whether policies of a Gateway, or of a listener alone, are not valid.
+/// Whether policies of a Gateway, or of a listener apart from it, are not valid.
 pub(crate) fn is_invalid(scope: &Scope<'_>, target: &Target) -> bool {
-    broken(scope, target, Reason::GatewayReplaced).is_some()
+    broken_apart(scope, target, Reason::GatewayReplaced).is_some()
+}
+
+/// Why a Gateway, or a listener with its ListenerSet, is broken.
+fn broken_apart(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
+    let of_set = || {
+        let is_of_set = target.object.kind == Kind::ListenerSet && target.section.is_some();
+        is_of_set.then(|| broken(scope, &Target { section: None, ..target.clone() }, reason)).flatten()
+    };
+    broken(scope, target, reason).or_else(of_set)
 }
 
 /// Why what policies of a Gateway or of a listener say in slots cannot be sent, where an Envoy refuses it.
@@ -151,7 +193,7 @@ impl Lookup for BrokenGateway {
 
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
-        broken(scope, &section(listener), Reason::ListenerReplaced)
+        broken_apart(scope, &section(listener), Reason::ListenerReplaced)
             .or_else(|| refused(scope, &section(listener), Reason::ListenerReplaced))
     }
 
@@ -173,17 +215,16 @@ impl Lookup for WideLevel {
         if level.is_empty() {
             return None;
         }
-        let gateway = super::key_of(&target.object);
-        let priority = scope.get::<WidePriority>(&gateway).map(|priority| *priority);
+        let priority = gateway_of(scope, target).and_then(|gateway| scope.get::<WidePriority>(&gateway));
+        let priority = priority.map(|priority| *priority);
         Some(Arc::new(level.merged_by(priority.unwrap_or_default())))
     }
 }
 
 /// The levels that say something at a Gateway, or at a listener, the nearer first.
 fn levels(scope: &Scope<'_>, target: &Target) -> impl Iterator<Item = Arc<Level>> {
-    let above = target.section.is_some().then(|| Target { section: None, ..target.clone() });
-    let all = [scope.get::<WideLevel>(target), above.and_then(|above| scope.get::<WideLevel>(&above))];
-    all.into_iter().flatten().map(|level| Arc::clone(&*level))
+    let all: Vec<_> = std::iter::once(target.clone()).chain(above(scope, target)).collect();
+    all.into_iter().filter_map(|target| scope.get::<WideLevel>(&target)).map(|level| Arc::clone(&*level))
 }
 
 impl Lookup for WideUnits {
@@ -208,7 +249,7 @@ impl Lookup for WideActions {
 
 impl Lookup for SlotWords {
     fn compute(scope: &Scope<'_>, (target, field): &(Target, &'static str)) -> Option<SlotWord> {
-        let gateway = super::key_of(&target.object);
+        let gateway = gateway_of(scope, target)?;
         let priority = *scope.get::<WidePriority>(&gateway)?;
         let said = levels(scope, target).map(|level| level.only(|unit| unit.is_in_slots() && unit.field() == *field));
         let said: Box<[_]> = said.filter(|level| !level.is_empty()).map(Arc::new).collect();
@@ -217,7 +258,7 @@ impl Lookup for SlotWords {
             ([], _) => None,
             (_, false) => Some(SlotWord::Merged(said)),
             (_, true) => {
-                priority.prefers_parent.then(|| SlotWord::Preferred(Word { owner: target.object.clone(), priority }))
+                priority.prefers_parent.then(|| SlotWord::Preferred(Word { owner: whole(&gateway).object, priority }))
             }
         }
     }
@@ -311,18 +352,37 @@ impl Lookup for WideAuth {
     }
 }
 
+/// The listeners of a Gateway or a ListenerSet, and the Gateway that serves them.
+fn sections(scope: &Scope<'_>, parent: &ParentId) -> Option<(NsName, Vec<ListenerId>)> {
+    let (gateway, set, listeners) = match parent {
+        ParentId::Gateway(gateway) => (gateway.clone(), None, scope.get::<GatewayRow>(gateway)?.listeners.clone()),
+        ParentId::ListenerSet(set) => {
+            let model = scope.get::<SetRow>(set)?;
+            (model.gateway.clone(), Some(Arc::new(set.clone())), model.listeners.clone())
+        }
+    };
+    let name = |listener: &Arc<ListenerModel>| ListenerName { set: set.clone(), section: listener.name.clone() };
+    let id = |listener| ListenerId { gateway: gateway.clone(), name: name(listener) };
+    let sections = listeners.iter().map(id).collect();
+    Some((gateway.clone(), sections))
+}
+
 impl Derived for WidePolicies {
-    fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
-        let model = scope.get::<GatewayRow>(gateway)?;
-        let of_gateway = scope.get::<PoliciesOf>(&whole(gateway));
+    fn compute(scope: &Emitter<'_>, parent: &ParentId) -> Option<()> {
+        let (gateway, sections) = sections(scope, parent)?;
         let applies = |policy: &ObjectId| scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
-        of_gateway.iter().flat_map(|list| list.iter()).for_each(applies);
-        for listener in &model.listeners {
-            let listener = ListenerId::of_gateway(gateway.clone(), listener.name.clone());
+        let of_parent = scope.get::<PoliciesOf>(&whole_of(parent));
+        of_parent.iter().flat_map(|list| list.iter()).for_each(applies);
+        let of_gateway = match parent {
+            ParentId::Gateway(_) => None,
+            ParentId::ListenerSet(_) => scope.get::<PoliciesOf>(&whole(&gateway)),
+        };
+        for listener in sections {
             let at = section(&listener);
             let own = scope.get::<PoliciesOf>(&at);
             own.iter().flat_map(|list| list.iter()).for_each(applies);
-            let mut policies: Vec<_> = own.iter().chain(&of_gateway).flat_map(|list| list.iter()).cloned().collect();
+            let all = own.iter().chain(&of_parent).chain(&of_gateway);
+            let mut policies: Vec<_> = all.flat_map(|list| list.iter()).cloned().collect();
             distinct(&mut policies);
             let place = PolicyPlace::Listener(listener);
             let stands = |policy: &ObjectId, standing| {

@@ -35,6 +35,9 @@ const SUPPORTED_FEATURES: &[&str] = &[
 const DEPLOYED_FEATURES: &[&str] =
     &["GatewayAddressEmpty", "GatewayInfrastructurePropagation", "GatewayStaticAddresses"];
 
+/// What ListenerSets add.
+const SET_FEATURES: &[&str] = &["ListenerSet"];
+
 /// What BackendTLSPolicies add.
 const BACKEND_TLS_FEATURES: &[&str] = &["BackendTLSPolicy", "BackendTLSPolicySANValidation"];
 
@@ -67,7 +70,8 @@ impl Derived for ClassStatus {
         let kinds = RouteKind::ALL.iter().filter(|kind| is_there(object_kind(**kind)));
         let of_routes = kinds.flat_map(|kind| route::features(*kind));
         let of_tls = if is_there(Kind::BackendTlsPolicy) { BACKEND_TLS_FEATURES } else { &[] };
-        let features = SUPPORTED_FEATURES.iter().chain(deployed).chain(of_routes).chain(of_tls).copied();
+        let of_sets = if is_there(Kind::ListenerSet) { SET_FEATURES } else { &[] };
+        let features = SUPPORTED_FEATURES.iter().chain(deployed).chain(of_routes).chain(of_tls).chain(of_sets).copied();
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: name.into() }).collect();
         supported_features.sort_unstable();
         Some(StatusReport {

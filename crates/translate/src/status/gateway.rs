@@ -1,23 +1,24 @@
 //! The status of Gateways and their listeners.
 
 mod infrastructure;
-mod listener;
+pub(super) mod listener;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::status::{Condition, GatewayStatus as Status};
-use engine::{Derived, Emitter, Scope};
-use ir::{ListenerId, NsName, Problem, Reason, Severity, backend::Transport, listener::ClientMode};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{ListenerId, NsName, ParentId, Problem, Reason, Severity, backend::Transport, listener::ClientMode};
 
 use self::infrastructure::Infrastructure;
 use super::{Conditions, StatusReport, and_notes, listed};
 use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
-        gateway::{ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
+        gateway::{Admission, ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
         output::Withheld,
+        set::{AskedOfClients, AttachedSets, SoundPorts},
         tls::NoRoom,
     },
 };
@@ -25,6 +26,28 @@ use crate::{
 tables! {
     /// Statuses of Gateways of ours.
     GatewayStatus: NsName => StatusReport<Status>;
+    /// How a Gateway of ours stands as a whole, apart from its own listeners: as much as ListenerSets need to know.
+    GatewayStanding: NsName => Whole;
+}
+
+/// How a Gateway stands as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Whether it is accepted.
+    pub(crate) is_accepted: bool,
+    /// Whether its proxies have what they should.
+    pub(crate) is_programmed: bool,
+}
+
+impl Lookup for GatewayStanding {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Whole> {
+        let model = scope.get::<GatewayRow>(key)?;
+        let infrastructure = Infrastructure::read(scope, key, &model);
+        let is_replaced = scope.get::<BrokenGateway>(key).is_some();
+        let is_accepted = model.refused.is_none() && !is_replaced && infrastructure.fault.is_none();
+        let is_sent = unsent(scope, key, &model).is_none();
+        Some(Whole { is_accepted, is_programmed: is_accepted && is_sent && infrastructure.missing.is_none() })
+    }
 }
 
 impl Derived for GatewayStatus {
@@ -32,12 +55,21 @@ impl Derived for GatewayStatus {
         let Some(model) = scope.get::<GatewayRow>(key) else { return unknown_class(scope, key) };
         let gateway = Gateway::read(scope, key, &model);
         let mut problems = Vec::new();
-        let listeners =
-            gateway.listeners.iter().map(|state| listener::status(&gateway, state, &mut problems)).collect();
+        let owner = listener::Owner {
+            scope,
+            parent: ParentId::Gateway(key.clone()),
+            gateway: key,
+            generation: model.generation,
+            listeners: &gateway.listeners,
+            is_refused: model.refused.is_some(),
+        };
+        let listeners = gateway.listeners.iter().map(|state| listener::status(&owner, state, &mut problems)).collect();
         problems.extend(gateway.problems());
         let conditions = gateway.conditions();
         let addresses = gateway.infrastructure.addresses;
-        let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
+        let sets = scope.group::<AttachedSets>(key).len();
+        let attached_listener_sets = (model.admits != Admission::None).then(|| i32::try_from(sets).unwrap_or(i32::MAX));
+        let status = Status { addresses, conditions, listeners, attached_listener_sets };
         Some(StatusReport { status: Some(status), problems })
     }
 }
@@ -83,11 +115,7 @@ impl<'a> Gateway<'a> {
             listeners: listeners.collect(),
             infrastructure: Infrastructure::read(scope, key, model),
             replaced: scope.get::<BrokenGateway>(key),
-            unsent: scope
-                .get::<Nacks>(key)
-                .map(|words| String::clone(&words))
-                .or_else(|| withheld(scope, key))
-                .or_else(|| refused(scope, key, model)),
+            unsent: unsent(scope, key, model),
             unjudged: unjudged(scope),
             no_room: no_room(scope, key),
             nothing_to_show: scope
@@ -114,9 +142,15 @@ impl<'a> Gateway<'a> {
     fn insecure(&self) -> Option<Problem> {
         let insecure = self.model.listeners.iter().filter_map(|listener| {
             let asked = listener.validation.as_ref().filter(|asked| asked.mode == ClientMode::Anybody)?;
-            Some((&listener.name, &asked.field))
+            Some((listener.name.to_string(), asked.field.clone()))
         });
-        let (names, fields): (Vec<_>, Vec<_>) = insecure.unzip();
+        let of_sets = self.scope.group::<SoundPorts>(self.key);
+        let of_sets = of_sets.iter().filter(|(_, (_, ends_tls))| *ends_tls).filter_map(|((port, _), _)| {
+            let asked = self.scope.get::<AskedOfClients>(&(self.key.clone(), *port))?;
+            (asked.0.mode == ClientMode::Anybody)
+                .then(|| (format!("those of ListenerSets on port {port}"), asked.0.field.clone()))
+        });
+        let (names, fields): (Vec<_>, Vec<_>) = insecure.chain(of_sets).unzip();
         let message = format!(
             "clients are asked for no certificate, and all are let in: listeners {}; set AllowValidOnly to have one asked for",
             crate::words::listed_with(", ", &names)
@@ -219,6 +253,12 @@ impl<'a> Gateway<'a> {
     }
 }
 
+/// Why its proxies lack a part of the configuration.
+fn unsent(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<String> {
+    let nack = scope.get::<Nacks>(key).map(|words| String::clone(&words));
+    nack.or_else(|| withheld(scope, key)).or_else(|| refused(scope, key, model))
+}
+
 /// Why no Envoy can be asked before anything is sent, where one shall be.
 fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
     scope.get::<Strict>(&())?;
@@ -268,7 +308,7 @@ fn id(gateway: &NsName, listener: &ListenerModel) -> ListenerId {
 }
 
 /// Why references of a listener do not resolve.
-fn unresolved(state: &ListenerState) -> Vec<&Fault> {
+pub(super) fn unresolved(state: &ListenerState) -> Vec<&Fault> {
     let clients = state.clients.as_ref().and_then(|clients| clients.unresolved.as_ref());
     state.unresolved.iter().chain(clients).chain(&state.model.bad_kinds).collect()
 }

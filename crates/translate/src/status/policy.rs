@@ -269,7 +269,7 @@ fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(Pare
         let (field, message) = match (scope.get::<Sections>(&object), &wanted) {
             (None, _) => ("name", format!("{object} does not exist; create it, or correct the name")),
             (Some(sections), Some(section)) if !sections.contains(section) => {
-                let part = if kind == Kind::Gateway { "listener" } else { "rule" };
+                let part = if matches!(kind, Kind::Gateway | Kind::ListenerSet) { "listener" } else { "rule" };
                 ("sectionName", format!("{object} has no {part} named {section}; name one so, or correct the name"))
             }
             _ => continue,

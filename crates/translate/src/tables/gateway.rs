@@ -27,10 +27,22 @@ tables! {
 }
 
 groups! {
-    /// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
-    PortClaims: (Port, Transport), Age => Vec<IpAddr>;
+    /// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all). Those that have ListenerSets
+    /// want it come after those that want it themselves.
+    PortClaims: (Port, Transport), PortClaim => Vec<IpAddr>;
     /// The Gateways whose proxies would be called so, the oldest first.
     NameClaims: NsName, Age => ();
+}
+
+/// Who wants a port of a host, in the order in which they get it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PortClaim {
+    /// Whether it is asked for by a ListenerSet.
+    pub(crate) by_set: bool,
+    /// The Gateway.
+    pub(crate) gateway: Age,
+    /// The ListenerSet, if one asks for it.
+    pub(crate) set: Option<NsName>,
 }
 
 /// A Gateway of one of our classes.
@@ -44,6 +56,8 @@ pub(crate) struct GatewayModel {
     pub(crate) addresses: Vec<IpAddr>,
     /// As written.
     pub(crate) listeners: Vec<Arc<ListenerModel>>,
+    /// The namespaces whose ListenerSets are admitted.
+    pub(crate) admits: Admission,
     /// The certificate to show to backends.
     pub(crate) client_certificate: Option<SecretObjectReference>,
     /// Why the Gateway as a whole is not accepted.
@@ -60,22 +74,27 @@ impl GatewayModel {
 
     /// The ports that its listeners want bound, each once.
     pub(crate) fn bind_ports(&self) -> Vec<(Port, Transport)> {
-        let usable = self.listeners.iter().filter(|listener| listener.is_sound());
-        let mut ports: Vec<_> = usable.map(|listener| (listener.bind_port, listener.transport())).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        ports
+        bind_ports(&self.listeners)
     }
 }
 
-/// A listener, as far as the Gateway's own spec decides.
+/// The ports that listeners want bound, each once.
+pub(super) fn bind_ports(listeners: &[Arc<ListenerModel>]) -> Vec<(Port, Transport)> {
+    let usable = listeners.iter().filter(|listener| listener.is_sound());
+    let mut ports: Vec<_> = usable.map(|listener| (listener.bind_port, listener.transport())).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// A listener, as far as the spec of its Gateway or ListenerSet decides, and those of its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerModel {
     /// Its section name.
     pub(crate) name: Arc<str>,
     /// Its place in the spec.
     pub(crate) index: usize,
-    /// The Gateway's port.
+    /// The port that clients see.
     pub(crate) port: Port,
     /// The port that Envoy binds.
     pub(crate) bind_port: Port,
@@ -97,6 +116,8 @@ pub(crate) struct ListenerModel {
     pub(crate) refused: Option<Fault>,
     /// Why it conflicts with others of its Gateway.
     pub(crate) conflicted: Option<Fault>,
+    /// Whether it conflicts with one of an earlier object, which has what it asks for: it keeps nothing from anybody.
+    pub(crate) lost: bool,
     /// Kinds of routes that are asked for and not supported.
     pub(crate) bad_kinds: Option<Fault>,
     /// What is asked of certificates of clients; none where none is asked for.

@@ -289,6 +289,8 @@ objects! {
     Classes: Arc<str> => GatewayClass(api::GatewayClass);
     /// Gateways.
     Gateways: NsName => Gateway(api::Gateway);
+    /// ListenerSets.
+    ListenerSets: NsName => ListenerSet(api::ListenerSet);
     /// ReferenceGrants.
     Grants: NsName => ReferenceGrant(api::ReferenceGrant);
     /// BackendTLSPolicies.

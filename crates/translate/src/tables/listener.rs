@@ -137,6 +137,8 @@ pub(crate) struct PortListener {
     pub(crate) served: bool,
     /// What it speaks.
     pub(crate) protocol: ListenerProtocol,
+    /// The port that Envoy binds.
+    pub(crate) bind_port: Port,
     /// Secrets with certificates to present.
     pub(crate) secrets: Arc<[NsName]>,
     /// By whom certificates of clients are judged; none where they are asked for none.

@@ -60,7 +60,7 @@ groups! {
 /// What a policy can be attached to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Target {
-    /// The HTTPRoute or Gateway.
+    /// The route, Gateway or ListenerSet.
     pub(crate) object: ObjectId,
     /// Its one rule or listener of this name; none means all of it.
     pub(crate) section: Option<Arc<str>>,

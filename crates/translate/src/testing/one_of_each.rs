@@ -4,8 +4,8 @@ use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
 use super::scene::{
-    child, class, gateway, grpc_route, http, https, method, opaque, prefix, providers, route, secret, service, stream,
-    stream_route, tls, tls_route, to,
+    at_set, child, class, gateway, grpc_route, hosting, http, https, listener_set, method, opaque, prefix, providers,
+    route, secret, service, stream, stream_route, tls, tls_route, to,
 };
 #[cfg(debug_assertions)]
 use crate::Translator;
@@ -61,6 +61,13 @@ fn policy(kind: &str, name: &str, target: (&str, &str), spec: Value) -> Value {
     let target = json!({"targetRefs": [{"group": GATEWAY_API, "kind": target.0, "name": target.1}]});
     json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind,
         "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": with(target, spec)})
+}
+
+/// A ListenerSet of another Gateway, created then.
+fn at_host(mut set: Value, created: &str) -> Value {
+    set["spec"]["parentRef"]["name"] = json!("host");
+    set["metadata"]["creationTimestamp"] = json!(created);
+    set
 }
 
 /// A route of streams at another Gateway.
@@ -230,6 +237,33 @@ pub fn one_of_each() -> Vec<Value> {
         with(slice("resolver", "10.0.1.1"), json!({"ports": [{"name": "", "port": 5353, "protocol": "UDP"}]})),
         slice("secured", "10.0.1.2"),
         at_streams(tls_route("names", &["a.example.com", "a.example.net"], json!([{"name": "s", "port": 80}]))),
+        // Listeners of ListenerSets, of which the younger loses a hostname to the older one.
+        with_tls(hosting("host", json!([http("web", 9092, "*.example.com")]), "All")),
+        at_host(
+            listener_set(
+                "infra/guests",
+                json!([http("shop", 9092, "shop.example.com"), https("tls", 9445, "shop.example.com", "one"),]),
+            ),
+            "2026-01-01T00:00:00Z",
+        ),
+        at_host(
+            listener_set(
+                "apps/rivals",
+                json!([
+                    http("shop", 9092, "shop.example.com"),
+                    http("narrow", 9092, "narrow.example.com"),
+                    stream("db", 5433, "TCP"),
+                ]),
+            ),
+            "2026-01-02T00:00:00Z",
+        ),
+        route("guests", json!({"parentRefs": [at_set("infra/guests")], "rules": [rule("/", "admin", json!({}))]})),
+        route("rivals", json!({"parentRefs": [at_set("apps/rivals")], "rules": [rule("/", "a", json!({}))]})),
+        route(
+            "hosted",
+            json!({"parentRefs": [{"name": "host", "namespace": "infra"}], "rules": [rule("/", "s", json!({}))]}),
+        ),
+        policy("TrafficPolicy", "rivals", ("ListenerSet", "rivals"), json!({"buffer": {"maxRequestSize": "3Mi"}})),
         // What is broken from the beginning.
         gateway("shut", json!([http("web", 9090, "")])),
         in_namespace(

@@ -18,7 +18,7 @@ pub(super) fn policy() -> BoxedStrategy<Value> {
     prop_oneof![4 => of_routes(), 1 => of_gateways()].boxed()
 }
 
-/// A policy on a Gateway or on one of its listeners, now and then with a field that routes alone can have.
+/// A policy on a Gateway, a ListenerSet or one of their listeners, now and then with a field that routes alone can have.
 fn of_gateways() -> BoxedStrategy<Value> {
     let wide = units().prop_map(|mut spec| {
         if let Some(fields) = spec.as_object_mut() {
@@ -26,9 +26,10 @@ fn of_gateways() -> BoxedStrategy<Value> {
         }
         spec
     });
-    (prop_oneof![12 => wide, 1 => units()], select(&GATEWAYS[..]), option::of(0..4_u8))
-        .prop_map(|(mut spec, gateway, listener)| {
-            let mut target = target("Gateway", gateway);
+    let gateway = select(&GATEWAYS[..]).prop_map(|gateway| target("Gateway", gateway));
+    let set = (0..3_u8).prop_map(|number| target("ListenerSet", &format!("z{number}")));
+    (prop_oneof![12 => wide, 1 => units()], prop_oneof![3 => gateway, 1 => set], option::of(0..4_u8))
+        .prop_map(|(mut spec, mut target, listener)| {
             if let Some(listener) = listener {
                 target["sectionName"] = json!(format!("l{listener}"));
             }

@@ -101,6 +101,23 @@ impl Scene {
         listeners.into_iter().find(|listener| listener["name"] == name).cloned().unwrap_or_default()
     }
 
+    /// A condition of a ListenerSet with its message.
+    pub fn set(&self, name: &str, condition: &str) -> String {
+        said(&self.status(Kind::ListenerSet, name), condition, true)
+    }
+
+    /// A condition of a listener of a ListenerSet with its message.
+    pub fn listener_of_set(&self, set: &str, name: &str, condition: &str) -> String {
+        said(&self.listener_of_set_status(set, name), condition, true)
+    }
+
+    /// The status of a listener of a ListenerSet; null where it has none.
+    pub fn listener_of_set_status(&self, set: &str, name: &str) -> Value {
+        let status = self.status(Kind::ListenerSet, set);
+        let listeners = status["listeners"].as_array().into_iter().flatten();
+        listeners.into_iter().find(|listener| listener["name"] == name).cloned().unwrap_or_default()
+    }
+
     /// How many routes a listener has, by its status.
     pub fn attached(&self, gateway: &str, name: &str) -> Value {
         self.listener_status(gateway, name)["attachedRoutes"].clone()
@@ -202,6 +219,30 @@ pub fn gateway(name: &str, listeners: Value) -> Value {
         "metadata": {"name": name, "namespace": "infra", "generation": 3},
         "spec": {"gatewayClassName": "portcullis", "listeners": listeners},
     })
+}
+
+/// The same, which admits ListenerSets of namespaces `from`.
+pub fn hosting(name: &str, listeners: Value, from: &str) -> Value {
+    let mut gateway = gateway(name, listeners);
+    gateway["spec"]["allowedListeners"] = json!({"namespaces": {"from": from}});
+    gateway
+}
+
+/// ListenerSet `NAMESPACE/NAME` of `infra/edge`.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
+pub fn listener_set(name: &str, listeners: Value) -> Value {
+    let (namespace, name) = name.split_once('/').expect("a namespace");
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ListenerSet",
+        "metadata": {"name": name, "namespace": namespace, "generation": 4},
+        "spec": {"parentRef": {"name": "edge", "namespace": "infra"}, "listeners": listeners},
+    })
+}
+
+/// A reference to a ListenerSet as a parent.
+pub fn at_set(name: &str) -> Value {
+    let (namespace, name) = name.split_once('/').expect("a namespace");
+    json!({"group": GATEWAY_API, "kind": "ListenerSet", "namespace": namespace, "name": name})
 }
 
 /// A plain listener that admits everybody.

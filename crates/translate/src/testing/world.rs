@@ -91,7 +91,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
             vec(backends::backend(), 2),
             vec(backends::config_policy(), 0..3),
             (vec(backends::tls_policy(), 0..3), vec(backends::authorities(&PEMS), 2)),
-            vec(listener_policy::listener_policy(), 0..2),
+            (vec(listener_policy::listener_policy(), 0..2), vec(listener_set(place), 0..4)),
         ),
         prop::bool::weighted(0.8),
     );
@@ -107,7 +107,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                     slices,
                     secrets,
                     (policies, answers, credentials, extensions),
-                    (hosts, configs, (of_tls, authorities), listeners),
+                    (hosts, configs, (of_tls, authorities), (listeners, sets)),
                     granted,
                 ),
                 edits,
@@ -128,6 +128,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(numbered("x", of_tls));
                 world.extend(numbered("t", authorities));
                 world.extend(numbered("l", listeners));
+                world.extend(numbered("z", sets));
                 world.extend(extensions);
                 world.extend(granted.then(grant));
                 for (at, edit) in edits {
@@ -168,6 +169,7 @@ fn grant() -> Value {
                 {"group": "gateway.networking.k8s.io", "kind": "TLSRoute", "namespace": "infra"},
                 {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
                 {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra"},
+                {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "namespace": "infra"},
             ],
             "to": [
                 {"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}, {"group": "", "kind": "ConfigMap"},
@@ -179,9 +181,16 @@ fn grant() -> Value {
 
 fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
     let addresses = option::weighted(0.15, vec(select(place.addresses.clone()), 1..3));
-    (vec(listener(place), 1..6), addresses, values::priority(), option::weighted(0.4, tls(place)))
-        .prop_map(move |(listeners, addresses, annotations, tls)| {
-            let mut spec = json!({"gatewayClassName": "ours"});
+    let admits = prop_oneof![
+        6 => Just("All".to_owned()),
+        2 => values::variant(&["Same", "None"]),
+        1 => Just("Selector".to_owned()),
+    ];
+    (vec(listener(place), 1..6), addresses, values::priority(), option::weighted(0.4, tls(place)), admits)
+        .prop_map(move |(listeners, addresses, annotations, tls, admits)| {
+            let selector = json!({"matchLabels": {"team": "a"}});
+            let admitted = json!({"namespaces": {"from": admits, "selector": selector}});
+            let mut spec = json!({"gatewayClassName": "ours", "allowedListeners": admitted});
             if let Some(tls) = tls {
                 spec["tls"] = tls;
             }
@@ -199,6 +208,25 @@ fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
                 "metadata": {"name": name, "namespace": "infra", "annotations": annotations}, "spec": spec,
+            })
+        })
+        .boxed()
+}
+
+/// A ListenerSet of a Gateway, with listeners such as those of Gateways.
+fn listener_set(place: &Place) -> BoxedStrategy<Value> {
+    let gateway = prop_oneof![8 => Just(GATEWAYS[0]), 2 => Just(GATEWAYS[1]), 1 => Just("missing")];
+    let namespace = prop_oneof![3 => Just("infra"), 2 => Just("apps")];
+    (vec(listener(place), 1..4), gateway, namespace, 0..3_u8)
+        .prop_map(|(listeners, gateway, namespace, second)| {
+            let named = listeners.into_iter().enumerate().map(|(number, mut listener)| {
+                listener["name"] = json!(format!("l{number}"));
+                listener
+            });
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ListenerSet",
+                "metadata": {"namespace": namespace, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z")},
+                "spec": {"parentRef": {"name": gateway, "namespace": "infra"}, "listeners": named.collect::<Vec<_>>()},
             })
         })
         .boxed()
@@ -270,9 +298,14 @@ pub(super) fn route(kind: &'static str, rule: BoxedStrategy<Value>, place: &Plac
         prop_oneof![3 => Just(GATEWAYS[0]), 1 => Just(GATEWAYS[1])],
         option::weighted(0.1, 0..4_u8),
         option::weighted(0.1, select(ports)),
+        option::weighted(0.3, (select(&["infra", "apps"][..]), 0..3_u8)),
     )
-        .prop_map(|(gateway, section, port)| {
-            let mut parent = json!({"name": gateway, "namespace": "infra"});
+        .prop_map(|(gateway, section, port, set)| {
+            let mut parent = match set {
+                Some((namespace, number)) => json!({"group": "gateway.networking.k8s.io", "kind": "ListenerSet",
+                    "namespace": namespace, "name": format!("z{number}")}),
+                None => json!({"name": gateway, "namespace": "infra"}),
+            };
             if let Some(section) = section {
                 parent["sectionName"] = json!(format!("l{section}"));
             }

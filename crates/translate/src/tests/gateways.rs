@@ -55,11 +55,11 @@ fn a_port_that_cannot_be_bound_is_not_accepted_until_it_can() {
 fn what_is_ignored_is_told_where_the_gateway_is_accepted() {
     let mut edge = gateway("edge", json!([http("http", 80, ""), http("http", 81, "")]));
     edge["spec"]["defaultScope"] = json!("All");
-    edge["spec"]["allowedListeners"] = json!({"namespaces": {"from": "All"}});
+    edge["spec"]["allowedListeners"] = json!({"namespaces": {"from": "Sometimes"}});
     let scene = Scene::new([edge]);
     let status = scene.gateway_message("infra/edge", "Accepted");
     assert!(status.starts_with("True Accepted: "), "{status}");
-    for field in ["spec.defaultScope: ", "spec.allowedListeners: ", "spec.listeners[1].name: "] {
+    for field in ["spec.defaultScope: ", "spec.allowedListeners.namespaces.from: ", "spec.listeners[1].name: "] {
         assert!(status.contains(field), "{status}");
         assert!(scene.problems().iter().any(|problem| problem.contains(field)), "{:?}", scene.problems());
     }

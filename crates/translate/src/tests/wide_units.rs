@@ -341,7 +341,7 @@ fn the_owner_of_a_wide_policy_is_told_where_it_holds_and_who_overrides_it() {
 #[test]
 fn a_policy_on_something_that_is_not_served_is_told_and_holds_at_its_other_targets() {
     let mut target = at("Gateway", "edge");
-    let set = json!({"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": "set"});
+    let set = json!({"group": "gateway.networking.x-k8s.io", "kind": "ListenerSet", "name": "set"});
     target["targetRefs"].as_array_mut().expect("a list").push(set);
     let scene = scene([wide("p", target, buffer(16))]);
     assert_eq!(sizes(&scene).get("http/80"), Some(&16));

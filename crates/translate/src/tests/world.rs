@@ -1,5 +1,7 @@
 //! Worlds of objects, sound and broken, small enough that they meet.
 
+mod listeners;
+
 use proptest::{
     collection::vec,
     option,
@@ -9,6 +11,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
+use self::listeners::{at_set, listener, listener_set};
 use crate::testing::{extension::extensions, units::each};
 
 const NAMESPACES: [&str; 3] = ["infra", "apps", "other"];
@@ -20,6 +23,7 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
     prop_oneof![
         1 => class(),
         3 => gateway(),
+        4 => listener_set(),
         8 => route(),
         3 => grpc_route(),
         4 => stream_route(),
@@ -150,6 +154,7 @@ fn policy() -> impl Strategy<Value = Value> {
     let target = (any::<u8>(), 0..7_u8, section.clone()).prop_map(|(kind, name, section)| {
         let (kind, name) = match kind {
             0..40 => ("Gateway", format!("g{}", name % 3)),
+            200.. => ("ListenerSet", format!("z{}", name % 3)),
             40..60 => ("GRPCRoute", format!("r{}", name % 3)),
             _ => ("HTTPRoute", format!("r{name}")),
         };
@@ -239,40 +244,18 @@ fn class() -> impl Strategy<Value = Value> {
 }
 
 fn gateway() -> impl Strategy<Value = Value> {
-    let listener = (
-        0..4_u8,
-        select(&[80, 81, 443][..]),
-        select(&["HTTP", "HTTP", "HTTPS", "HTTPS", "HTTPS", "TLS", "TLS", "TCP", "UDP"][..]),
-        select(&HOSTNAMES[..]),
-        select(&["Same", "All", "Selector"][..]),
-        select(&["cert", "missing", "broken"][..]),
-        namespaces(),
-    );
-    let listener = listener.prop_map(|(name, port, protocol, hostname, from, secret, secret_namespace)| {
-        let mut listener = json!({"name": format!("l{name}"), "port": port, "protocol": protocol,
-            "allowedRoutes": {"namespaces": {"from": from}}});
-        if !hostname.is_empty() && !matches!(protocol, "TCP" | "UDP") {
-            listener["hostname"] = json!(hostname);
-        }
-        if from == "Selector" {
-            listener["allowedRoutes"]["namespaces"]["selector"] = json!({"matchLabels": {"team": "a"}});
-        }
-        if protocol == "TLS" && port == 81 {
-            listener["port"] = json!(443);
-            listener["tls"] = json!({"mode": "Passthrough"});
-        } else if protocol == "HTTPS" || protocol == "TLS" {
-            listener["tls"] = json!({"certificateRefs": [{"name": secret, "namespace": secret_namespace}]});
-        }
-        listener
-    });
     let tls = option::weighted(0.4, gateway_tls());
-    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>(), option::of(priority()), tls).prop_map(
-        |(name, mut listeners, class, created, addressed, priority, tls)| {
+    let admits = select(&["None", "Same", "Selector", "All", "All", "Maybe"][..]);
+    let tls = (tls, admits);
+    (0..2_u8, vec(listener(), 1..5), any::<u8>(), 0..10_i64, any::<bool>(), option::of(priority()), tls).prop_map(
+        |(name, mut listeners, class, created, addressed, priority, (tls, admits))| {
             let annotations = priority.map(|priority| json!({"kgateway.dev/inherited-policy-priority": priority}));
             let mut seen = std::collections::HashSet::new();
             listeners.retain(|listener| seen.insert(listener["name"].to_string()));
             let mut spec =
                 json!({"gatewayClassName": if class < 230 { "ours" } else { "theirs" }, "listeners": listeners, "tls": tls});
+            let selector = json!({"matchLabels": {"team": "a"}});
+            spec["allowedListeners"] = json!({"namespaces": {"from": admits, "selector": selector}});
             if addressed {
                 spec["addresses"] = json!([{"value": "127.0.0.1"}]);
             }
@@ -307,7 +290,7 @@ fn route() -> impl Strategy<Value = Value> {
     let above = (0..6_u8, select(&ROUTE_NAMESPACES[..])).prop_map(|(name, namespace)| {
         json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": format!("r{name}"), "namespace": namespace})
     });
-    let parent = prop_oneof![3 => parent, 1 => above];
+    let parent = prop_oneof![3 => parent, 2 => at_set(), 1 => above];
     let hostnames = vec(select(&HOSTNAMES[1..]), 0..3);
     let hostnames = prop_oneof![2 => hostnames, 1 => Just(Vec::new())];
     let rule = prop_oneof![2 => rule().boxed(), 1 => delegating().boxed()];
@@ -595,6 +578,7 @@ fn grant() -> impl Strategy<Value = Value> {
         Just((gateway_api, "GRPCRoute", "Service")),
         Just((gateway_api, "TLSRoute", "Service")),
         Just((gateway_api, "Gateway", "Secret")),
+        Just((gateway_api, "ListenerSet", "Secret")),
         Just((gateway_api, "Gateway", "ConfigMap")),
         Just(("gateway.kgateway.dev", "TrafficPolicy", "Secret")),
     ];

@@ -22,6 +22,7 @@ use crate::{
         policy::InvalidPolicies,
         proxies::ProxiesOf,
         replacement::{Replaced, ReplacedWide},
+        set::SetHead,
         strict::{OfferedListener, OfferedPart, OfferedWide},
     },
 };
@@ -260,8 +261,10 @@ impl Translator {
     fn parent(&self, route: &ObjectId, parent: &api::shared::ParentReference) -> Option<Value> {
         let parent = serde_json::to_value(parent).ok()?;
         let namespace = parent["namespace"].as_str().unwrap_or(&route.namespace);
-        let gateway = NsName::new(namespace, parent["name"].as_str()?);
-        let is_gateway = parent["kind"].as_str().is_none_or(|kind| kind == Kind::Gateway.as_str());
-        (is_gateway && self.engine.get::<GatewayRow>(&gateway).is_some()).then_some(parent)
+        let name = NsName::new(namespace, parent["name"].as_str()?);
+        let is = |kind: Kind| parent["kind"].as_str().unwrap_or(Kind::Gateway.as_str()) == kind.as_str();
+        let is_of_set = is(Kind::ListenerSet) && self.engine.get::<SetHead>(&name).is_some_and(|head| head.is_ours());
+        let is_ours = is_of_set || is(Kind::Gateway) && self.engine.get::<GatewayRow>(&name).is_some();
+        is_ours.then_some(parent)
     }
 }

@@ -12,15 +12,16 @@ use crate::{
     route::direct_response::RefusedResponses,
     status::{
         Report, StatusRow, backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus,
-        gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus,
+        gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus, set::SetStatus,
     },
     tables::input::ObjectKey,
 };
 
 /// The tables of reports, each with a kind of its objects. A table has the objects of all kinds whose status is of one form.
-const TABLES: [(Kind, &dyn ReportTable); 7] = [
+const TABLES: [(Kind, &dyn ReportTable); 8] = [
     (Kind::GatewayClass, &ClassStatus),
     (Kind::Gateway, &GatewayStatus),
+    (Kind::ListenerSet, &SetStatus),
     (Kind::HttpRoute, &RouteStatus),
     (Kind::TrafficPolicy, &PolicyStatus),
     (Kind::GatewayExtension, &ExtensionStatus),

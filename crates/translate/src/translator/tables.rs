@@ -1,6 +1,7 @@
 //! The tables of a translator, and their order.
 
 use engine::Engine;
+use ir::ParentId;
 
 use crate::{
     alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
@@ -38,8 +39,13 @@ use crate::{
     resolve::{ResolvedAt, ResolvedRule, RuleFindings},
     route::direct_response::RefusedResponses,
     status::{
-        backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
-        policy::PolicyStatus, route::RouteStatus,
+        backend::BackendStatus,
+        class::ClassStatus,
+        extension::ExtensionStatus,
+        gateway::{GatewayStanding, GatewayStatus},
+        policy::PolicyStatus,
+        route::RouteStatus,
+        set::SetStatus,
     },
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
@@ -54,8 +60,8 @@ use crate::{
         host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
-            Extensions, Gateways, Grants, ListenerPolicies, ObjectTable, RewritePolicies, Routes, Secrets, Services,
-            Slices, TrafficPolicies,
+            Extensions, Gateways, Grants, ListenerPolicies, ListenerSets, ObjectTable, RewritePolicies, Routes,
+            Secrets, Services, Slices, TrafficPolicies,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
@@ -67,6 +73,11 @@ use crate::{
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
+        set::{
+            Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
+            OwnPorts, ParentOf, PortAsks, PortHolder, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf,
+            SoundAsks, SoundPort, SoundPorts,
+        },
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
         },
@@ -121,6 +132,7 @@ pub(super) fn all() -> Engine {
         .group::<Selecting>()
         .lookup::<PoliciesOf>()
         .lookup::<Sections>()
+        .lookup::<ParentOf>()
         .lookup::<WidePriority>()
         .lookup::<WideLevel>()
         .lookup::<BrokenGateway>()
@@ -150,9 +162,29 @@ pub(super) fn all() -> Engine {
         .lookup::<DownstreamOf>()
         .derived_for_each::<GatewayRow, Gateways>(same)
         .lookup::<ClientCertificate>()
-        .lookup::<Traced>()
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
+        .lookup::<NamespaceLabels>()
+        .lookup::<GatewayPresence>()
+        .lookup::<Admitting>()
+        .derived_for_each::<SetHead, ListenerSets>(same)
+        .group::<SetsOf>()
+        .group::<PortAsks>()
+        .lookup::<PortHolder>()
+        .group::<HostAsks>()
+        .lookup::<HostHolder>()
+        .group::<SetPortAsks>()
+        .derived::<SetPort>()
+        .group::<SetPorts>()
+        .lookup::<OwnPorts>()
+        .lookup::<BindPorts>()
+        .lookup::<BindPort>()
+        .lookup::<AskedOfClients>()
+        .derived_for_each::<SetRow, ListenerSets>(same)
+        .group::<SoundAsks>()
+        .derived::<SoundPort>()
+        .group::<SoundPorts>()
+        .lookup::<Traced>()
         .derived_for_each::<Named, Gateways>(same)
         .group::<NameClaims>()
         .lookup::<NameRival>()
@@ -166,7 +198,6 @@ pub(super) fn all() -> Engine {
         .group::<ListenerIndex>()
         .group::<PortHosts>()
         .group::<PortListeners>()
-        .lookup::<NamespaceLabels>()
         .lookup::<Admits>()
         .lookup::<Open>()
         .lookup::<Candidates>()
@@ -259,7 +290,8 @@ pub(super) fn all() -> Engine {
         .derived::<SaidEnough>()
         .group::<SaidOften>()
         .lookup::<SaidOnce>()
-        .derived_for_each::<WidePolicies, Gateways>(same)
+        .derived_for_each::<WidePolicies, Gateways>(|gateway| Some(ParentId::Gateway(gateway.clone())))
+        .for_each::<WidePolicies, ListenerSets>(|set| Some(ParentId::ListenerSet(set.clone())))
         .derived::<PolicyAt>()
         .group::<PolicyGateways>()
         .group::<Standings>()
@@ -307,6 +339,10 @@ pub(super) fn all() -> Engine {
         .track::<ReplacedWide>()
         .derived_for_each::<ClassStatus, Classes>(same)
         .track::<ClassStatus>()
+        .lookup::<GatewayStanding>()
+        .derived_for_each::<SetStatus, ListenerSets>(same)
+        .track::<SetStatus>()
+        .group::<AttachedSets>()
         .derived_for_each::<GatewayStatus, Gateways>(same)
         .track::<GatewayStatus>()
         .derived_for_each::<RouteStatus, Routes>(same)

@@ -132,6 +132,7 @@ fn printed(object: &Object) -> Option<Value> {
     let spec = match object {
         Object::GatewayClass(object) => serde_json::to_value(&object.spec),
         Object::Gateway(object) => serde_json::to_value(&object.spec),
+        Object::ListenerSet(object) => serde_json::to_value(&object.spec),
         Object::HttpRoute(object) => serde_json::to_value(&object.spec),
         Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
         Object::TlsRoute(object) => serde_json::to_value(&object.spec),

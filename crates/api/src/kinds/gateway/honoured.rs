@@ -1,8 +1,8 @@
 //! What of a Gateway is honoured.
 
 use crate::{
-    gateway::{FromNamespaces, GatewaySpec},
-    honoured::{Affects, Honoured, Refused, RefusedField},
+    gateway::GatewaySpec,
+    honoured::{Honoured, Refused, RefusedField},
 };
 
 pub(super) const HONOURED: Honoured = Honoured { read: READ, refused: REFUSED };
@@ -11,6 +11,11 @@ pub(super) const HONOURED: Honoured = Honoured { read: READ, refused: REFUSED };
 const READ: &[&str] = &[
     "spec.addresses[].type",
     "spec.addresses[].value",
+    "spec.allowedListeners.namespaces.from",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].key",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].operator",
+    "spec.allowedListeners.namespaces.selector.matchExpressions[].values",
+    "spec.allowedListeners.namespaces.selector.matchLabels",
     "spec.gatewayClassName",
     "spec.infrastructure.annotations",
     "spec.infrastructure.labels",
@@ -52,28 +57,12 @@ const READ: &[&str] = &[
 ];
 
 /// What nobody honours.
-const REFUSED: &[&str] = &[
-    "spec.allowedListeners.namespaces.from",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].key",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].operator",
-    "spec.allowedListeners.namespaces.selector.matchExpressions[].values",
-    "spec.allowedListeners.namespaces.selector.matchLabels",
-    "spec.defaultScope",
-];
-
-const LISTENER_SETS: &str = "ListenerSets are not supported: remove allowedListeners, or set namespaces.from to None";
+const REFUSED: &[&str] = &["spec.defaultScope"];
 
 impl GatewaySpec {
     /// What it asks for and does not get, in the order of its fields.
     pub fn refused_fields(&self) -> Vec<RefusedField> {
         let mut refused = Refused::default();
-        let allowed = self.allowed_listeners.as_ref();
-        refused.add(
-            allowed.is_some_and(|allowed| allowed.namespaces.from != FromNamespaces::None),
-            || "spec.allowedListeners".to_owned(),
-            Affects::Nothing,
-            LISTENER_SETS,
-        );
         refused.default_gateways(self.default_scope.as_ref(), "spec.defaultScope");
         refused.0
     }

@@ -22,7 +22,8 @@ pub(super) fn check(spec: &GatewaySpec, broken: &mut Broken) {
     }
 }
 
-fn listeners(listeners: &[Listener], broken: &mut Broken) {
+/// Rules of the listeners of one object.
+pub(in crate::kinds) fn listeners(listeners: &[Listener], broken: &mut Broken) {
     let mut seen = HashSet::new();
     for (index, listener) in listeners.iter().enumerate() {
         let path = format!("spec.listeners[{index}]");

@@ -18,7 +18,7 @@ pub(super) static SPEC: Node = Node::Object(&[
     optional("defaultScope", &DEFAULT_SCOPE),
 ]);
 
-static LISTENERS: Node = map_list(1, 64, "name", &LISTENER);
+pub(in crate::kinds) static LISTENERS: Node = map_list(1, 64, "name", &LISTENER);
 static LISTENER: Node = Node::Object(&[
     required("name", &SECTION_NAME),
     optional("hostname", &HOSTNAME),

@@ -1,4 +1,4 @@
-//! Statuses of Gateways, classes and extensions: lists by name, of which no entry names its controller.
+//! Statuses of Gateways, ListenerSets, classes and extensions: lists by name, of which no entry names its controller.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -41,6 +41,7 @@ pub(super) struct Lists {
 
 impl Lists {
     pub(super) const GATEWAY: Self = Self { listeners: true, whole: &[("addresses", 16), ("attachedListenerSets", 0)] };
+    pub(super) const SET: Self = Self { listeners: true, whole: &[] };
     pub(super) const CONDITIONS: Self = Self { listeners: false, whole: &[] };
     pub(super) const CLASS: Self = Self { listeners: false, whole: &[("supportedFeatures", 64)] };
 }

@@ -3,22 +3,62 @@
 use std::sync::Arc;
 
 use api::{shared::RouteGroupKind, status::ListenerStatus};
-use ir::{Problem, Reason, Severity, listener::ListenerProtocol};
+use engine::Scope;
+use ir::{ListenerId, ListenerName, NsName, ParentId, Problem, Reason, Severity, listener::ListenerProtocol};
 
-use super::{Conditions, Gateway, and_notes, id, listed, unresolved};
-use crate::tables::{attachment::AttachedRoutes, gateway::Fault, listener::ListenerState};
+use super::{Conditions, and_notes, listed, unresolved};
+use crate::{
+    policy::wide::BrokenListener,
+    tables::{
+        attachment::AttachedRoutes,
+        gateway::{Fault, ListenerModel},
+        listener::ListenerState,
+    },
+};
 
-/// The status of a listener of `gateway`. Its problems join `problems`.
-pub(super) fn status(gateway: &Gateway<'_>, state: &ListenerState, problems: &mut Vec<Problem>) -> ListenerStatus {
+/// A Gateway or a ListenerSet, as far as statuses of its listeners depend on it.
+pub(in crate::status) struct Owner<'a> {
+    pub(in crate::status) scope: &'a Scope<'a>,
+    pub(in crate::status) parent: ParentId,
+    /// The Gateway whose proxies serve its listeners.
+    pub(in crate::status) gateway: &'a NsName,
+    pub(in crate::status) generation: i64,
+    /// All of them.
+    pub(in crate::status) listeners: &'a [Arc<ListenerState>],
+    /// Whether the Gateway as a whole is not accepted.
+    pub(in crate::status) is_refused: bool,
+}
+
+impl Owner<'_> {
+    fn id(&self, listener: &ListenerModel) -> ListenerId {
+        let set = match &self.parent {
+            ParentId::Gateway(_) => None,
+            ParentId::ListenerSet(set) => Some(Arc::new(set.clone())),
+        };
+        ListenerId { gateway: self.gateway.clone(), name: ListenerName { set, section: listener.name.clone() } }
+    }
+
+    /// Why a direct response replaces all routes of a listener.
+    pub(in crate::status) fn broken(&self, listener: &ListenerModel) -> Option<Arc<Fault>> {
+        self.scope.get::<BrokenListener>(&self.id(listener))
+    }
+}
+
+/// The status of a listener. Its problems join `problems`.
+pub(in crate::status) fn status(
+    owner: &Owner<'_>,
+    state: &ListenerState,
+    problems: &mut Vec<Problem>,
+) -> ListenerStatus {
     let own = &state.model;
-    let conditions = Conditions::new(gateway.model.generation);
-    let mut listener = Listener { gateway, state, conditions, problems };
+    let conditions = Conditions::new(owner.generation);
+    let mut listener = Listener { owner, state, conditions, problems };
     listener.accepted();
     listener.conflicted();
     listener.resolved_refs();
     listener.programmed();
     listener.overlapping();
-    let attached = gateway.scope.group::<AttachedRoutes>(&id(gateway.key, own)).len();
+    let attached = owner.scope.group::<AttachedRoutes>(&owner.id(own)).len();
     ListenerStatus {
         name: own.name.clone(),
         supported_kinds: own.kinds.iter().map(|kind| RouteGroupKind::gateway_api(kind.name())).collect(),
@@ -28,7 +68,7 @@ pub(super) fn status(gateway: &Gateway<'_>, state: &ListenerState, problems: &mu
 }
 
 struct Listener<'a> {
-    gateway: &'a Gateway<'a>,
+    owner: &'a Owner<'a>,
     state: &'a ListenerState,
     conditions: Conditions,
     problems: &'a mut Vec<Problem>,
@@ -53,7 +93,7 @@ impl Listener<'_> {
     fn accepted(&mut self) {
         if let Some(fault) = self.state.refused() {
             self.fails("Accepted", Severity::Refused, fault);
-        } else if let Some(fault) = self.gateway.broken(&self.state.model) {
+        } else if let Some(fault) = self.owner.broken(&self.state.model) {
             self.fails("Accepted", Severity::Replaced, &fault);
         } else {
             self.conditions.yes("Accepted", Reason::Accepted, "the listener is valid");
@@ -92,9 +132,11 @@ impl Listener<'_> {
             let message = "the configuration is with the proxies of the Gateway";
             return self.conditions.yes("Programmed", Reason::Programmed, message);
         };
-        self.conditions.no("Programmed", fault.reason, fault.to_string());
         let own = &self.state.model;
-        let is_sound = own.is_sound() && self.state.unresolved.is_none() && self.gateway.model.refused.is_none();
+        // Of listeners of ListenerSets the conformance tests ask for the word of the conflict.
+        let lost = own.conflicted.as_ref().filter(|_| own.lost);
+        self.conditions.no("Programmed", lost.unwrap_or(fault).reason, fault.to_string());
+        let is_sound = own.is_sound() && self.state.unresolved.is_none() && !self.owner.is_refused;
         if is_sound {
             self.add(Severity::Refused, fault);
         }
@@ -111,7 +153,7 @@ impl Listener<'_> {
                 && other.port == own.port
                 && own.hostname.intersection(&other.hostname).is_some()
         };
-        if let Some(other) = self.gateway.listeners.iter().find(overlaps) {
+        if let Some(other) = self.owner.listeners.iter().find(overlaps) {
             let message = format!(
                 "{} overlaps with {} of listener {} on the same port: a client may reuse a connection for both, and is \
                  answered 421 where it does",

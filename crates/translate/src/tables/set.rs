@@ -1,0 +1,146 @@
+//! ListenerSets, and what listeners of several objects ask for of one Gateway.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ir::{
+    Hostname, ListenerName, NsName, Port, backend::Transport, filter::Scheme, listener::PortClass, matching::Age,
+};
+
+use super::gateway::{Fault, ListenerModel, Validation, bind_ports};
+
+/// Whose a parent of routes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Present {
+    /// Of one of our classes.
+    Ours,
+    /// Another controller's.
+    Foreign,
+    /// A ListenerSet that its Gateway, which is ours, does not admit.
+    NotAllowed,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Who comes first among the objects with listeners of one Gateway: it itself (none), then ListenerSets, the older first.
+pub(crate) type Rank = Option<Age>;
+
+tables! {
+    /// The Gateway that a ListenerSet names; absent for one that names something else.
+    ParentOf: NsName => NsName;
+    /// Whose a Gateway is; absent for one that does not exist.
+    GatewayPresence: NsName => Present;
+    /// Whether a Gateway admits ListenerSets of a namespace; absent where it does not.
+    Admitting: (NsName, Arc<str>) => ();
+    /// How ListenerSets stand with their Gateways, told apart from what becomes of their listeners.
+    SetHead: NsName => Head;
+    /// Who comes first at a port of a Gateway, and what is spoken there.
+    PortHolder: (NsName, Port, Transport) => Holder;
+    /// Who comes first with a hostname at a port of a Gateway.
+    HostHolder: (NsName, Port, Scheme, Hostname) => Rank;
+    /// A port of a Gateway that ListenerSets ask for.
+    SetPort: (NsName, Port) => ();
+    /// The ports that Envoy binds for a Gateway's own ports.
+    OwnPorts: NsName => BTreeMap<Port, Port>;
+    /// The same for all ports of a Gateway for which there is room.
+    BindPorts: NsName => BTreeMap<Port, Port>;
+    /// The port that Envoy binds for one of a Gateway; absent where there is no room for it.
+    BindPort: (NsName, Port) => Port;
+    /// What a Gateway asks of certificates of clients at a port, and what is wrong with it; absent where it asks for none.
+    AskedOfClients: (NsName, Port) => (Validation, Option<Fault>);
+    /// ListenerSets that are admitted.
+    SetRow: NsName => SetModel;
+    /// A port of a Gateway at which ListenerSets have listeners that can be served.
+    SoundPort: (NsName, Port, Transport) => ();
+}
+
+groups! {
+    /// What is to be spoken at a port of a Gateway, by the word of listeners that their own specs allow to be served.
+    PortAsks: (NsName, Port, Transport), (Rank, usize) => PortClass;
+    /// The listeners of a port of a Gateway with a hostname.
+    HostAsks: (NsName, Port, Scheme, Hostname), (Rank, usize) => ();
+    /// The ListenerSets that ask for a port of a Gateway, of whatever transport.
+    SetPortAsks: (NsName, Port), Age => ();
+    /// The ports of a Gateway that ListenerSets ask for, with the one that comes first.
+    SetPorts: NsName, (Age, Port) => ();
+    /// The ListenerSets that a Gateway admits.
+    SetsOf: NsName, Age => ();
+    /// The listeners of ListenerSets at a port of a Gateway that can be served, and whether TLS ends there.
+    SoundAsks: (NsName, Port, Transport), (Age, usize) => (Port, bool);
+    /// The ports of a Gateway at which ListenerSets have listeners that can be served, with the port that Envoy binds, and whether
+    /// TLS ends at any of them.
+    SoundPorts: NsName, (Port, Transport) => (Port, bool);
+    /// The ListenerSets of a Gateway that are accepted.
+    AttachedSets: NsName, NsName => ();
+}
+
+/// How a ListenerSet stands with its Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The Gateway; none where something else is named.
+    pub(crate) gateway: Option<NsName>,
+    /// Decides between ListenerSets that want the same.
+    pub(crate) age: Age,
+    /// Of the spec that this was made from.
+    pub(crate) generation: i64,
+    pub(crate) standing: Standing,
+}
+
+impl Head {
+    /// Whether its Gateway is ours, whether it admits it or not.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.standing, Standing::Admitted | Standing::Doubtful | Standing::NotAllowed)
+    }
+
+    /// The Gateway whose proxies serve it.
+    pub(crate) fn admitted(&self) -> Option<&NsName> {
+        self.gateway.as_ref().filter(|_| matches!(self.standing, Standing::Admitted | Standing::Doubtful))
+    }
+}
+
+/// Whether a ListenerSet is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is.
+    Admitted,
+    /// Nobody knows whether it is: it is not served, and keeps what it asks for.
+    Doubtful,
+    /// Its Gateway does not admit it.
+    NotAllowed,
+    /// Its Gateway does not exist.
+    Missing,
+    /// Its parent is another controller's.
+    Foreign,
+    /// Nobody knows what its Gateway says.
+    Unknown,
+}
+
+/// Who comes first at a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) rank: Rank,
+    /// What is spoken there; none where its listeners do not agree.
+    pub(crate) class: Option<PortClass>,
+}
+
+/// A ListenerSet that is admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetModel {
+    /// The Gateway whose proxies serve it.
+    pub(crate) gateway: NsName,
+    /// As written.
+    pub(crate) listeners: Vec<Arc<ListenerModel>>,
+    /// What has no effect, as field and message.
+    pub(crate) ignored: Vec<(String, &'static str)>,
+}
+
+impl SetModel {
+    /// One of its listeners.
+    pub(crate) fn listener(&self, name: &ListenerName) -> Option<&Arc<ListenerModel>> {
+        self.listeners.iter().find(|listener| listener.name == name.section)
+    }
+
+    /// The ports that its listeners want bound, each once.
+    pub(crate) fn bind_ports(&self) -> Vec<(Port, Transport)> {
+        bind_ports(&self.listeners)
+    }
+}
