@@ -145,6 +145,7 @@ impl Renderer {
         let id = ObjectId::of(manifest)?;
         let rendered = match id.kind.as_str() {
             "Gateway" => self.gateway(&id, manifest),
+            "ListenerSet" => self.listener_set(manifest),
             "HTTPRoute" => self.route(manifest),
             "Backend" => self.backend(&id, manifest),
             "EndpointSlice" => self.slice(&id, manifest),
@@ -157,6 +158,17 @@ impl Renderer {
     fn gateway(&mut self, id: &ObjectId, manifest: &mut Value) -> Result<()> {
         for listener in items(manifest.pointer_mut("/spec/listeners")) {
             self.replace_port(&id.name, listener)?;
+        }
+        Ok(())
+    }
+
+    /// Its ports are those of its Gateway.
+    fn listener_set(&mut self, manifest: &mut Value) -> Result<()> {
+        let own = text(manifest, "/metadata/namespace").unwrap_or_default();
+        let namespace = text(manifest, "/spec/parentRef/namespace").unwrap_or(own);
+        let gateway = format!("{namespace}/{}", text(manifest, "/spec/parentRef/name").unwrap_or_default());
+        for listener in items(manifest.pointer_mut("/spec/listeners")) {
+            self.replace_port(&gateway, listener)?;
         }
         Ok(())
     }

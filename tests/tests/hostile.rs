@@ -33,6 +33,8 @@ mod frames;
 mod grants;
 #[path = "hostile/leases.rs"]
 mod leases;
+#[path = "hostile/listener_sets.rs"]
+mod listener_sets;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;
