@@ -21,10 +21,8 @@ pub(super) fn ask<'a>(
     for listener in listeners {
         let Some(protocol) = listener.protocol.filter(|_| listener.port != 0) else { continue };
         let place = (rank.clone(), listener.index);
-        if listener.refused.is_none() {
-            let at = (gateway.clone(), listener.port, protocol.transport());
-            scope.emit::<PortAsks>(at, place.clone(), protocol.class());
-        }
+        let at = (gateway.clone(), listener.port, protocol.transport());
+        scope.emit::<PortAsks>(at, place.clone(), (protocol.class(), listener.refused.is_some()));
         if let Some(over) = listener.claims {
             let at = (gateway.clone(), listener.port, over, listener.hostname.clone());
             scope.emit::<HostAsks>(at, place, ());
@@ -35,10 +33,13 @@ pub(super) fn ask<'a>(
 impl Lookup for PortHolder {
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<Holder> {
         let asks = scope.group::<PortAsks>(key);
-        let ((rank, _), class) = asks.iter().next()?;
-        let mut of_first = asks.iter().take_while(|((other, _), _)| other == rank);
-        let agree = of_first.all(|(_, other)| other == class);
-        Some(Holder { rank: rank.clone(), class: agree.then_some(*class) })
+        let ((rank, _), _) = asks.iter().next()?;
+        let of_first = || asks.iter().take_while(|((other, _), _)| other == rank).map(|(_, ask)| ask);
+        // Listeners that are refused keep the port from later objects, and decide nothing beside one that is not.
+        let has_sound = of_first().any(|(_, is_refused)| !is_refused);
+        let mut deciding = of_first().filter(|(_, is_refused)| !has_sound || !is_refused).map(|(class, _)| *class);
+        let class = deciding.next();
+        Some(Holder { rank: rank.clone(), class: class.filter(|class| deciding.all(|other| other == *class)) })
     }
 }
 

@@ -236,7 +236,7 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
     let field = format!("spec.listeners[{}].port", model.index);
     if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port, model.transport())) {
         let rival =
-            if key.name.set.is_none() { format!("the older Gateway {rival}") } else { "an older Gateway".to_owned() };
+            if key.name.set.is_none() { format!("the older Gateway {rival}") } else { "another Gateway".to_owned() };
         let message = format!("port {} of this host belongs to {rival}; use another port or address", model.bind_port);
         return Some(Fault::at(Reason::PortUnavailable, field, message));
     }

@@ -17,7 +17,7 @@ use ir::{
 use crate::tables::{
     gateway::{GatewayRow, PortClaims},
     input::Config,
-    set::{BindPort, BindPorts, OwnPorts, SetPort, SetPortAsks, SetPorts},
+    set::{BindPort, BindPorts, Bound, OwnPorts, SetPort, SetPortAsks, SetPorts},
 };
 
 /// How many ports ListenerSets may add to a Gateway: each is a listener of Envoy's with all of its filters, and a port of the Service.
@@ -49,9 +49,10 @@ pub(super) fn bind(bound: &mut BTreeMap<Port, Port>, ports: &BTreeSet<Port>, map
 }
 
 impl Derived for SetPort {
-    fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<()> {
-        let asks = scope.group::<SetPortAsks>(&(gateway.clone(), *port));
+    fn compute(scope: &Emitter<'_>, key: &(NsName, Port, Arc<str>)) -> Option<()> {
+        let asks = scope.group::<SetPortAsks>(key);
         let (first, ()) = asks.iter().next()?;
+        let (gateway, port, _) = key;
         scope.emit::<SetPorts>(gateway.clone(), (first.clone(), *port), ());
         Some(())
     }
@@ -66,39 +67,38 @@ impl Lookup for OwnPorts {
 }
 
 impl Lookup for BindPorts {
-    /// In the order of who comes first with a port: one that comes later moves none that was there before.
-    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<BTreeMap<Port, Port>> {
+    /// In the order of who comes first with a port: one that comes later moves none that was there before. A namespace that has all
+    /// that it may goes without the others, which are free for the next one that asks.
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Bound> {
         let mapping = scope.get::<Config>(&())?.ports;
-        let mut bound = BTreeMap::clone(&*scope.get::<OwnPorts>(gateway)?);
+        let mut bound = Bound { ports: BTreeMap::clone(&*scope.get::<OwnPorts>(gateway)?), ..Bound::default() };
         let asked = scope.group::<SetPorts>(gateway);
-        let mut asked = asked
-            .iter()
-            .map(|(asked, ())| asked)
-            .filter(|(_, port)| !bound.contains_key(port))
-            .cloned()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .peekable();
-        let (mut all, mut of_namespaces) = (0, HashMap::<Arc<str>, usize>::new());
+        let mut asked = asked.iter().map(|(asked, ())| asked).peekable();
+        let (mut all, mut of_namespaces) = (0, HashMap::<&Arc<str>, usize>::new());
         while let Some((set, first)) = asked.next() {
-            let mut ports = BTreeSet::from([first]);
-            while let Some((_, port)) = asked.next_if(|(next, _)| *next == set) {
-                ports.insert(port);
+            let mut ports = BTreeSet::from([*first]);
+            while let Some((_, port)) = asked.next_if(|(next, _)| next == set) {
+                ports.insert(*port);
             }
-            let of_namespace = of_namespaces.entry(set.name.namespace.clone()).or_default();
+            ports.retain(|port| !bound.ports.contains_key(port));
+            let namespace = &set.name.namespace;
+            let of_namespace = of_namespaces.entry(namespace).or_default();
             let room = (MAX_PORTS - all).min(MAX_PORTS_OF_NAMESPACE - *of_namespace);
-            let ports: BTreeSet<_> = ports.into_iter().take(room).collect();
-            all += ports.len();
-            *of_namespace += ports.len();
-            bind(&mut bound, &ports, mapping);
+            let mut ports = ports.into_iter();
+            let placed: BTreeSet<_> = ports.by_ref().take(room).collect();
+            bound.without.extend(ports.map(|port| (namespace.clone(), port)));
+            all += placed.len();
+            *of_namespace += placed.len();
+            bind(&mut bound.ports, &placed, mapping);
         }
         Some(bound)
     }
 }
 
 impl Lookup for BindPort {
-    fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<Port> {
-        scope.get::<BindPorts>(gateway)?.get(port).copied()
+    fn compute(scope: &Scope<'_>, (gateway, port, namespace): &(NsName, Port, Arc<str>)) -> Option<Port> {
+        let bound = scope.get::<BindPorts>(gateway)?;
+        bound.ports.get(port).copied().filter(|_| !bound.without.contains(&(namespace.clone(), *port)))
     }
 }
 

@@ -19,8 +19,8 @@ use crate::{
         input::{AbsentKinds, Config, Gateways, ListenerSets, object_kind},
         listener::ListenerRow,
         set::{
-            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ParentOf, Present, SetHead, SetModel, SetPort,
-            SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
+            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ParentOf, Present, SetAsks, SetHead, SetModel,
+            SetPort, SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
         },
     },
 };
@@ -98,14 +98,38 @@ fn head(scope: &Emitter<'_>, key: &NsName) -> Option<Head> {
     if let Some(gateway) = head.admitted() {
         scope.emit::<SetsOf>(gateway.clone(), head.age.clone(), ());
         let listeners = spec::listeners(&set.spec.listeners, is_there(scope), &mut Vec::new());
-        conflict::ask(scope, gateway, &Some(head.age.clone()), &listeners);
         let ports: BTreeSet<_> = listeners.iter().map(|listener| listener.port).filter(|port| *port != 0).collect();
         for port in ports {
-            scope.emit::<SetPortAsks>((gateway.clone(), port), head.age.clone(), ());
-            scope.demand::<SetPort>((gateway.clone(), port));
+            let at = (gateway.clone(), port, key.namespace.clone());
+            scope.emit::<SetPortAsks>(at.clone(), head.age.clone(), ());
+            scope.demand::<SetPort>(at);
         }
     }
     Some(head)
+}
+
+impl Derived for SetAsks {
+    /// Without a port that it does not get: who goes without it keeps nothing there from others.
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let has =
+            |gateway: &NsName, port| scope.get::<BindPort>(&(gateway.clone(), port, key.namespace.clone())).is_some();
+        asks(scope, key, has)
+    }
+
+    /// What it asks for stays its own.
+    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<()> {
+        asks(scope, key, |_, _| true)
+    }
+}
+
+fn asks(scope: &Emitter<'_>, key: &NsName, has: impl Fn(&NsName, Port) -> bool) -> Option<()> {
+    let head = scope.get::<SetHead>(key)?;
+    let gateway = head.admitted()?;
+    let set = scope.get::<ListenerSets>(key)?;
+    let listeners = spec::listeners(&set.spec.listeners, is_there(scope), &mut Vec::new());
+    let there = listeners.iter().filter(|listener| has(gateway, listener.port));
+    conflict::ask(scope, gateway, &Some(head.age.clone()), there);
+    Some(())
 }
 
 fn standing(scope: &Scope<'_>, key: &NsName, gateway: &NsName) -> Standing {
@@ -164,7 +188,7 @@ fn row(scope: &Emitter<'_>, key: &NsName, broken: Option<&Fault>) -> Option<SetM
             continue;
         }
         let at = (gateway.clone(), listener.port);
-        match scope.get::<BindPort>(&at) {
+        match scope.get::<BindPort>(&(gateway.clone(), listener.port, key.namespace.clone())) {
             Some(port) => listener.bind_port = *port,
             None if listener.refused.is_none() => listener.refused = Some(too_many(listener)),
             None => {}
@@ -225,7 +249,8 @@ impl Derived for SoundPort {
 /// A port for which there is no room.
 fn too_many(listener: &ListenerModel) -> Fault {
     let message = format!(
-        "ListenerSets that come first have the {MAX_PORTS} ports that there are for all, or those of this namespace their          {MAX_PORTS_OF_NAMESPACE}; use a port of theirs or of the Gateway"
+        "ListenerSets that come first have the {MAX_PORTS} ports that there are for all, or those of this namespace their \
+         {MAX_PORTS_OF_NAMESPACE}; use a port that the namespace has, or one of the Gateway"
     );
     Fault::at(Reason::TooManyListeners, format!("spec.listeners[{}].port", listener.index), message)
 }

@@ -373,7 +373,14 @@ fn judge(
 ) -> Outcome {
     let engine = translator.engine();
     let mut outcome = Outcome::default();
-    let owner = Owner::from(place.gateway().clone().id(ObjectKind::Gateway));
+    // A listener of a ListenerSet is that of its owner, who says nothing for the Gateway.
+    let set = match place {
+        Place::Slots(listener) => listener.name.set.clone(),
+        Place::Port(..) => None,
+    };
+    let gateway = || place.gateway().clone().id(ObjectKind::Gateway);
+    let object = set.map_or_else(gateway, |set| NsName::clone(&set).id(ObjectKind::ListenerSet));
+    let owner = Owner { is_shared: object.namespace != place.gateway().namespace, object };
     let now = asking.now;
     let wait = |is_urgent| if is_closed { Wait::forever(now) } else { Wait { since, is_urgent } };
     match place {
@@ -391,7 +398,7 @@ fn judge(
                 let words = outcome.take(head, verdict);
                 // Without what it asks and refers to, what it says would not hold: requests would pass.
                 let missing = scope.parts.iter().find_map(|part| engine.get::<RefusedPart>(part));
-                let missing = missing.map(|words| Arc::from(words.told(&listener.gateway.namespace)));
+                let missing = missing.map(|words| Arc::from(words.told(listener.namespace())));
                 scope.parts.iter().for_each(|part| outcome.need(part, parts));
                 if let Some(words) = words.or(missing) {
                     outcome.refused.insert(scope.target.clone(), words);

@@ -1,6 +1,9 @@
 //! ListenerSets, and what listeners of several objects ask for of one Gateway.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ir::{
     Hostname, ListenerName, NsName, Port, backend::Transport, filter::Scheme, listener::PortClass, matching::Age,
@@ -37,14 +40,16 @@ tables! {
     PortHolder: (NsName, Port, Transport) => Holder;
     /// Who comes first with a hostname at a port of a Gateway.
     HostHolder: (NsName, Port, Scheme, Hostname) => Rank;
-    /// A port of a Gateway that ListenerSets ask for.
-    SetPort: (NsName, Port) => ();
+    /// A port of a Gateway that ListenerSets of a namespace ask for.
+    SetPort: (NsName, Port, Arc<str>) => ();
     /// The ports that Envoy binds for a Gateway's own ports.
     OwnPorts: NsName => BTreeMap<Port, Port>;
     /// The same for all ports of a Gateway for which there is room.
-    BindPorts: NsName => BTreeMap<Port, Port>;
-    /// The port that Envoy binds for one of a Gateway; absent where there is no room for it.
-    BindPort: (NsName, Port) => Port;
+    BindPorts: NsName => Bound;
+    /// The port that Envoy binds for one of a Gateway by the word of ListenerSets of a namespace; absent where they have no room for it.
+    BindPort: (NsName, Port, Arc<str>) => Port;
+    /// What listeners of a ListenerSet that is admitted ask for at ports that it has.
+    SetAsks: NsName => ();
     /// What a Gateway asks of certificates of clients at a port, and what is wrong with it; absent where it asks for none.
     AskedOfClients: (NsName, Port) => (Validation, Option<Fault>);
     /// ListenerSets that are admitted.
@@ -54,13 +59,13 @@ tables! {
 }
 
 groups! {
-    /// What is to be spoken at a port of a Gateway, by the word of listeners that their own specs allow to be served.
-    PortAsks: (NsName, Port, Transport), (Rank, usize) => PortClass;
+    /// What is to be spoken at a port of a Gateway, and whether the own spec of who says so keeps it from being served.
+    PortAsks: (NsName, Port, Transport), (Rank, usize) => (PortClass, bool);
     /// The listeners of a port of a Gateway with a hostname.
     HostAsks: (NsName, Port, Scheme, Hostname), (Rank, usize) => ();
-    /// The ListenerSets that ask for a port of a Gateway, of whatever transport.
-    SetPortAsks: (NsName, Port), Age => ();
-    /// The ports of a Gateway that ListenerSets ask for, with the one that comes first.
+    /// The ListenerSets of a namespace that ask for a port of a Gateway, of whatever transport.
+    SetPortAsks: (NsName, Port, Arc<str>), Age => ();
+    /// The ports of a Gateway that ListenerSets ask for, with the first one of each namespace.
     SetPorts: NsName, (Age, Port) => ();
     /// The ListenerSets that a Gateway admits.
     SetsOf: NsName, Age => ();
@@ -71,6 +76,15 @@ groups! {
     SoundPorts: NsName, (Port, Transport) => (Port, bool);
     /// The ListenerSets of a Gateway that are accepted.
     AttachedSets: NsName, NsName => ();
+}
+
+/// The ports of a Gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// The ports that Envoy binds for them.
+    pub(crate) ports: BTreeMap<Port, Port>,
+    /// The namespaces whose ListenerSets go without a port, though others may have it.
+    pub(crate) without: BTreeSet<(Arc<str>, Port)>,
 }
 
 /// How a ListenerSet stands with its Gateway.

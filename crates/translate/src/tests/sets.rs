@@ -355,6 +355,45 @@ fn a_namespace_gets_so_many_ports_and_leaves_others_theirs() {
     assert!(accepted("modest/set", "a").starts_with("True"));
 }
 
+#[test]
+fn who_asks_for_more_ports_than_he_gets_keeps_none_of_them_from_others() {
+    let listeners =
+        |from: u16| (from..from + 40).map(|port| stream(&format!("p{port}"), port, "TCP")).collect::<Vec<_>>();
+    let greedy = born(listener_set("greedy/set", json!(listeners(2000))), 1);
+    let modest = born(listener_set("modest/set", json!([http("a", 2035, ""), http("b", 2000, "")])), 2);
+    let late = born(listener_set("greedy/late", json!([http("a", 2035, "late.example")])), 3);
+    let mut scene = Scene::new([edge("All"), modest.clone(), late]);
+    let accepted = |scene: &Scene, set: &str, name: &str| scene.listener_of_set(set, name, "Accepted");
+    assert!(accepted(&scene, "modest/set", "a").starts_with("True"));
+    // An older one that is changed afterwards takes no more than it may have.
+    scene.put(greedy.clone());
+    assert!(accepted(&scene, "modest/set", "a").starts_with("True"), "{}", accepted(&scene, "modest/set", "a"));
+    assert!(accepted(&scene, "modest/set", "b").starts_with("False ProtocolConflict"));
+    assert!(accepted(&scene, "greedy/set", "p2035").starts_with("False TooManyListeners"));
+    assert!(accepted(&scene, "greedy/late", "a").starts_with("False TooManyListeners"), "nobody pays for another");
+    scene.remove(greedy);
+    assert!(accepted(&scene, "greedy/late", "a").starts_with("True"));
+}
+
+#[test]
+fn a_listener_that_is_refused_gives_its_port_to_nobody() {
+    let mut broken = stream("db", 5432, "TCP");
+    broken["allowedRoutes"] = json!({"namespaces": {"from": "Selector", "selector": {"matchExpressions":
+        [{"key": "a", "operator": "Im", "values": ["b"]}]}}});
+    let mut own = edge("All");
+    own["spec"]["listeners"] = json!([http("own", 80, ""), broken]);
+    let set = listener_set("a/set", json!([stream("tcp", 5432, "TCP"), http("http", 5432, "a.example")]));
+    let scene = Scene::new([own, set]);
+    assert!(scene.listener("infra/edge", "db", "Accepted").starts_with("False"));
+    for name in ["tcp", "http"] {
+        assert!(
+            conflicts(&scene, "a/set", name).ends_with("True ProtocolConflict"),
+            "{}",
+            conflicts(&scene, "a/set", name)
+        );
+    }
+}
+
 /// `many` sets on one port of one Gateway, each with a hostname and a route of its own.
 fn crowd(many: usize) -> Scene {
     let set = |index: usize| {

@@ -28,13 +28,15 @@ use crate::{
 };
 
 /// Tables of words: what they say stays as it was, all is served as it shall be, and no object is set aside for it.
-const WORDS_ALONE: [&str; 10] = [
+const WORDS_ALONE: [&str; 12] = [
     "RefusedResponses",
     "InvalidPolicies",
     "Replaced",
     "ReplacedWide",
     "ClassStatus",
+    "GatewayStanding",
     "GatewayStatus",
+    "SetStatus",
     "RouteStatus",
     "BackendStatus",
     "PolicyStatus",

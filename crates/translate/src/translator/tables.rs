@@ -75,7 +75,7 @@ use crate::{
         route::{RouteGeneration, RouteHead, RouteRule},
         set::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
-            OwnPorts, ParentOf, PortAsks, PortHolder, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf,
+            OwnPorts, ParentOf, PortAsks, PortHolder, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf,
             SoundAsks, SoundPort, SoundPorts,
         },
         stream::{
@@ -169,16 +169,17 @@ pub(super) fn all() -> Engine {
         .lookup::<Admitting>()
         .derived_for_each::<SetHead, ListenerSets>(same)
         .group::<SetsOf>()
-        .group::<PortAsks>()
-        .lookup::<PortHolder>()
-        .group::<HostAsks>()
-        .lookup::<HostHolder>()
         .group::<SetPortAsks>()
         .derived::<SetPort>()
         .group::<SetPorts>()
         .lookup::<OwnPorts>()
         .lookup::<BindPorts>()
         .lookup::<BindPort>()
+        .derived_for_each::<SetAsks, ListenerSets>(same)
+        .group::<PortAsks>()
+        .lookup::<PortHolder>()
+        .group::<HostAsks>()
+        .lookup::<HostHolder>()
         .lookup::<AskedOfClients>()
         .derived_for_each::<SetRow, ListenerSets>(same)
         .group::<SoundAsks>()

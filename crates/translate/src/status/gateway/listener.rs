@@ -134,7 +134,7 @@ impl Listener<'_> {
         };
         let own = &self.state.model;
         // Of listeners of ListenerSets the conformance tests ask for the word of the conflict.
-        let lost = own.conflicted.as_ref().filter(|_| own.lost);
+        let lost = own.conflicted.as_ref().filter(|_| matches!(self.owner.parent, ParentId::ListenerSet(_)));
         self.conditions.no("Programmed", lost.unwrap_or(fault).reason, fault.to_string());
         let is_sound = own.is_sound() && self.state.unresolved.is_none() && !self.owner.is_refused;
         if is_sound {
