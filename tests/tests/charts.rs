@@ -72,6 +72,7 @@ fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
         ("portcullis", "delegation.consent=Anybody", "/delegation/consent"),
         ("portcullis", "delegation.maxDepth=65", "/delegation/maxDepth"),
         ("portcullis", "gatewayParameters.trust=Anybody", "/gatewayParameters/trust"),
+        ("portcullis", "freeze.enabled=true", "/freeze/enabled"),
         ("portcullis", "watchNamespaces=team-a", "/watchNamespaces"),
         ("portcullis", "watchNamespaces={Team}", "/watchNamespaces/0"),
         ("portcullis", "controllerName=portcullis", "/controllerName"),
@@ -110,6 +111,7 @@ fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
         "regex",
         "capacity",
         "validation",
+        "freeze",
     ];
     for group in groups {
         let members = schema["properties"][group]["properties"].as_object().context("no such group")?;

@@ -63,7 +63,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 controllerName: {{ .Values.controllerName | quote }}
 # Proxies may not bind a port below 1024; their Services map it.
 ports: mapped
-{{- range $group := list "edge" "backend" "invalidRouteReplacement" "delegation" "policies" "gatewayParameters" "regex" "capacity" "validation" }}
+{{- range $group := list "edge" "backend" "invalidRouteReplacement" "delegation" "policies" "gatewayParameters" "regex" "capacity" "validation" "freeze" }}
 {{- with index $.Values $group }}
 {{ $group }}:
   {{- range $key, $value := . }}

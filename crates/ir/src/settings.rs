@@ -37,6 +37,21 @@ pub struct Settings {
     pub capacity: Capacity,
     /// Whether Envoy is asked before anything is sent.
     pub validation: Validation,
+    /// Whether trees of routes may keep their last good version.
+    pub freeze: Freeze,
+}
+
+/// Whether trees of routes may keep their last good version, and how much of that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// Whether `FreezeConfig` is heard. If not, it is refused.
+    pub enabled: bool,
+    /// How many bytes the version of one tree may have, as it is stored.
+    pub max_tree_bytes: u64,
+    /// How many all together may have, shared out among the namespaces of their roots.
+    pub max_bytes: u64,
+    /// How many trees may have one, shared out in the same way.
+    pub max_trees: u64,
 }
 
 /// Whether Envoy is asked before anything is sent.
@@ -260,6 +275,7 @@ impl Default for Settings {
                 timeout: Duration::from_secs(10),
                 when_unavailable: WhenUnavailable::default(),
             },
+            freeze: Freeze { enabled: false, max_tree_bytes: 16 << 20, max_bytes: 64 << 20, max_trees: 1_000 },
         }
     }
 }

@@ -17,6 +17,7 @@ use controller::{
     run::{Bind, Options, Source},
 };
 use envoy::bootstrap::{AdminAddress, XdsAddress};
+use ir::Settings;
 
 use crate::{
     cli::{self, CheckFormat, Format},
@@ -33,6 +34,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
+            not_of_a_cluster(&settings)?;
             settings = cluster_snapshot::in_cluster(settings);
             (Source::Cluster(Box::new(args.cluster.options().await?)), Bind::Tcp(([0, 0, 0, 0], 9977).into()))
         } else {
@@ -57,6 +59,20 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Refuses what is not supported for a cluster.
+///
+/// # Errors
+///
+/// It is asked for.
+pub(crate) fn not_of_a_cluster(settings: &Settings) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !settings.freeze.enabled,
+        "freeze.enabled is true: trees that keep their last good version are not supported in a cluster yet, but with files alone \
+         (--files); leave it out"
+    );
+    Ok(())
+}
+
 /// Ends when the process is asked to.
 pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -71,7 +87,7 @@ pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Prints what Envoys would get.
 pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
-    let Loaded { mut translator, problems, edge, .. } = source::load(args.files)?;
+    let Loaded { mut translator, problems, edge, .. } = source::load(args.files, args.strict_with.is_some())?;
     // What is printed has no place for what is wrong with files.
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
     if let Some(envoy) = args.strict_with {
@@ -103,7 +119,7 @@ fn print_document(document: &Document, format: Format) -> anyhow::Result<ExitCod
 
 /// Says what is wrong.
 pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
-    let Loaded { mut translator, files, problems, edge, .. } = source::load(args.files)?;
+    let Loaded { mut translator, files, problems, edge, .. } = source::load(args.files, args.strict_with.is_some())?;
     if files.manifests().files().next().is_none() {
         let paths: Vec<_> = files.roots().iter().map(|path| path.display().to_string()).collect();
         // What gates a change must not pass because it looked in the wrong place.

@@ -254,6 +254,18 @@ settings! {
     /// What becomes then of what no Envoy judges, though nobody is to blame who wrote it: it is sent (`Standard`), or waits (`Hold`).
     validation_when_unavailable: WhenUnavailable => validation.when_unavailable, "validation.whenUnavailable",
         "PORTCULLIS_VALIDATION_WHEN_UNAVAILABLE", "WHAT", "Standard", when_unavailable;
+    /// Whether `failureMode: FreezeConfig` of DelegationPolicies is heard: a tree of routes keeps its last good version. If not, it is
+    /// refused, as it is in a cluster and with `validation.level: Strict`, where this cannot be set yet.
+    freeze_enabled: bool => freeze.enabled, "freeze.enabled", "PORTCULLIS_FREEZE_ENABLED", "BOOL", "false", switch;
+    /// Bytes that the version of one tree may have as it is stored.
+    freeze_max_tree_bytes: u64 => freeze.max_tree_bytes, "freeze.maxTreeBytes", "PORTCULLIS_FREEZE_MAX_TREE_BYTES", "BYTES",
+        "16777216", whole(1..=u64::MAX);
+    /// Bytes that those of all trees may have together, shared out among the namespaces of their roots.
+    freeze_max_bytes: u64 => freeze.max_bytes, "freeze.maxBytes", "PORTCULLIS_FREEZE_MAX_BYTES", "BYTES", "67108864",
+        whole(1..=u64::MAX);
+    /// How many trees may have one, shared out in the same way.
+    freeze_max_trees: u64 => freeze.max_trees, "freeze.maxTrees", "PORTCULLIS_FREEZE_MAX_TREES", "COUNT", "1000",
+        whole(1..=1_000_000);
 }
 
 /// The highest value of a setting of 32 bits that has no bound of its own.
@@ -270,8 +282,24 @@ impl SettingsArgs {
         // Files are served by Envoys of one host, whoever starts them: `shared_host` stays.
         let mut settings = Settings::default();
         self.or(from_file).onto(&mut settings);
+        apart_from_freeze(&settings, settings.validation.level == ValidationLevel::Strict)?;
         Ok(settings)
     }
+}
+
+/// Refuses to have trees keep their last good version where an Envoy is asked before anything is sent: what is kept would not be
+/// judged.
+///
+/// # Errors
+///
+/// Both are asked for.
+pub(crate) fn apart_from_freeze(settings: &Settings, is_strict: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !(settings.freeze.enabled && is_strict),
+        "freeze.enabled is true, and an Envoy is to be asked before anything is sent (validation.level: Strict, --strict-with): \
+         both together are not supported yet; leave one of them out"
+    );
+    Ok(())
 }
 
 /// What is declared under `key`.

@@ -20,7 +20,8 @@ pub(crate) use controller::Controller;
 
 use crate::{
     cli::{FileArgs, From, SourceArgs},
-    settings::SettingsArgs,
+    commands::not_of_a_cluster,
+    settings::{SettingsArgs, apart_from_freeze},
 };
 
 /// What answers, and the cluster if one is at hand.
@@ -62,8 +63,9 @@ pub(crate) struct Loaded {
 }
 
 /// Reads manifests, as for a cluster that deploys proxies, or for one host.
-pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
+pub(crate) fn load(args: FileArgs, is_strict: bool) -> anyhow::Result<Loaded> {
     let mut settings = args.settings.settings()?;
+    apart_from_freeze(&settings, is_strict)?;
     let deploying = if args.host {
         settings.system_trust_store = on_this_host(settings.system_trust_store);
         None
@@ -111,7 +113,7 @@ impl Source {
         let request_timeout = args.request_timeout;
         let namespace = args.namespace;
         if !args.paths.is_empty() {
-            let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings })?;
+            let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings }, false)?;
             loaded.problems.iter().for_each(note);
             return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, request_timeout, namespace });
         }
@@ -202,7 +204,9 @@ async fn snapshot(
     request_timeout: Duration,
     partial: bool,
 ) -> anyhow::Result<ClusterSnapshot> {
-    let read = cluster_snapshot::read(config, settings.settings()?, request_timeout).await;
+    let settings = settings.settings()?;
+    not_of_a_cluster(&settings)?;
+    let read = cluster_snapshot::read(config, settings, request_timeout).await;
     let snapshot = read.map_err(|error| {
         let remedy = match &error {
             SnapshotError::Unreachable { .. } | SnapshotError::Unauthorized { .. } => REACH,

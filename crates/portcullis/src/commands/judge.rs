@@ -19,7 +19,7 @@ use judge::{Judge, Launch, Runner, Way, agent, confine};
 use translate::Translator;
 
 use super::{ask, stop_signal};
-use crate::{cli, logging};
+use crate::{cli, logging, settings::apart_from_freeze};
 
 /// Judges for a controller until it is stopped.
 pub(crate) fn judge(args: cli::Judge) -> anyhow::Result<ExitCode> {
@@ -61,6 +61,7 @@ pub(crate) fn judge_at(
     socket: Option<PathBuf>,
     settings: &Settings,
 ) -> anyhow::Result<Option<JudgeAt>> {
+    apart_from_freeze(settings, envoy.is_some() || socket.is_some())?;
     Ok(match (envoy, socket) {
         (Some(envoy), _) => Some(JudgeAt::Here(launch(envoy, None)?)),
         (None, Some(socket)) => Some(JudgeAt::There(socket)),

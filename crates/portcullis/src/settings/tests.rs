@@ -84,6 +84,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("validation.level", "strict"),
     ("validation.timeout", "1s"),
     ("validation.whenUnavailable", "hold"),
+    ("freeze.enabled", "true"),
+    ("freeze.maxTreeBytes", "1"),
+    ("freeze.maxBytes", "2"),
+    ("freeze.maxTrees", "3"),
 ];
 
 #[test]
@@ -184,6 +188,13 @@ fn flags_refuse_what_envoy_would_refuse_and_say_what_they_take() {
         let error = by_flags(&flags).expect_err(flags[0]);
         assert!(error.contains(must), "{error}");
     }
+}
+
+#[test]
+fn trees_are_not_kept_where_an_envoy_is_asked_first() {
+    let error = by_flags(&["--freeze-enabled", "true", "--validation-level", "Strict"]).expect_err("both");
+    assert!(error.contains("freeze.enabled is true") && error.contains("leave one of them out"), "{error}");
+    assert!(by_flags(&["--freeze-enabled", "true"]).expect("one").freeze.enabled);
 }
 
 #[test]
