@@ -32,6 +32,11 @@ impl Folder {
         Self { path: path.into() }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn file(&self, kind: RecordKind, name: &str) -> PathBuf {
         self.path.join(kind.as_str()).join(format!("{name}.json"))
     }
@@ -103,6 +108,12 @@ pub fn replace_file(path: &Path, data: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Removes a file, so that it is gone also for who starts again after a failure of the machine.
+fn remove_file(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
 impl Store for Folder {
     async fn list(&self, kind: RecordKind) -> Result<Vec<Stored>, StoreError> {
         self.list_now(kind).map_err(|error| StoreError::Other(format!("{}: {error}", self.path.display())))
@@ -123,7 +134,7 @@ impl Store for Folder {
     }
 
     async fn delete(&self, kind: RecordKind, name: &str, version: &str) -> Result<(), StoreError> {
-        match self.exclusively(kind, name, Some(version), |path| fs::remove_file(path)) {
+        match self.exclusively(kind, name, Some(version), remove_file) {
             Err(StoreError::Conflict) if !self.file(kind, name).exists() => Ok(()),
             removed => removed,
         }

@@ -7,8 +7,10 @@
 //!
 //! * [`format`](mod@format) is how a record is written and read. Without IO.
 //! * [`quarantine`] is which objects are set aside. Without IO.
+//! * [`edition`] is what is kept of trees of routes. Without IO.
 //! * [`store`] is what a place for records can do, and [`folder`] is one.
 
+pub mod edition;
 pub mod folder;
 pub mod format;
 pub mod quarantine;
