@@ -8,11 +8,13 @@
 //! * `publisher` publishes snapshots, and which Gateways are served.
 //! * `proxies` logs, counts and remembers what proxies report.
 //! * `diagnostics` logs and counts what is wrong with objects.
+//! * `freeze` has trees keep their last good version.
 //! * `strict` has Envoy asked before anything is sent.
 //! * `ports` checks whether ports can be bound, where Envoys run on this host.
 
 mod cluster;
 mod diagnostics;
+mod freeze;
 mod handle;
 mod ports;
 mod proxies;
@@ -28,6 +30,7 @@ use tokio::sync::watch;
 use translate::{Deploying, LoginSeed, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
+pub use freeze::{EditionEvent, StoredEdition, Wanted, Wants};
 pub use handle::{Aside, EngineHandle, Event, Question, Stopped, StoredQuarantine, View, channel};
 pub use ports::{HostPorts, PortCheck, ThisHost};
 pub use strict::Desk;
@@ -38,6 +41,7 @@ use crate::{
     metrics::{Metrics, SourceLabel},
 };
 use diagnostics::Diagnostics;
+use freeze::Freezer;
 use proxies::Proxies;
 use publisher::Publisher;
 use strict::Strict;
@@ -65,6 +69,9 @@ pub struct EngineTask {
     diagnostics: Diagnostics,
     ports: Option<PortCheck>,
     strict: Option<Strict>,
+    freezer: Option<Freezer>,
+    /// Whether nobody looked yet what is kept of trees.
+    awaits_editions: bool,
     /// Whether nobody looked yet for what logins are proved by.
     awaits_login_seed: bool,
     /// Whether nobody looked yet which objects are set aside.
@@ -83,7 +90,9 @@ impl EngineTask {
         Self {
             source: Source::Files(None),
             publisher: Publisher::new(hub, Arc::clone(&settings.controller_name), metrics.clone()),
+            freezer: settings.freeze.enabled.then(|| Freezer::new(settings.freeze, None)),
             guarded: Guarded::new(settings),
+            awaits_editions: false,
             files_version: 0,
             aside: watch::Sender::default(),
             proxies: Proxies::new(metrics.clone()),
@@ -124,6 +133,14 @@ impl EngineTask {
     pub fn with_records(mut self) -> Self {
         self.awaits_records = true;
         self
+    }
+
+    /// The same, where what is kept of trees is stored by who listens to the channel that is returned: until
+    /// [`Event::Edition`] nothing is served.
+    pub fn keeping(mut self, freeze: ir::settings::Freeze) -> (Self, watch::Receiver<Wants>) {
+        let (wants, wanted) = watch::channel(Wants::default());
+        self.freezer = Some(Freezer::new(freeze, Some(wants)));
+        (Self { awaits_editions: true, ..self }, wanted)
     }
 
     /// The same, where settlings that do not end, or end the process, are found out.
@@ -185,7 +202,7 @@ impl EngineTask {
             Source::Files(problems) => problems.is_some(),
             Source::Cluster(cluster) => cluster.is_complete() && !self.awaits_login_seed,
         };
-        let loaded = loaded && !self.awaits_records;
+        let loaded = loaded && !self.awaits_records && !self.awaits_editions;
         self.guarded.set_complete(loaded);
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
@@ -236,6 +253,12 @@ impl EngineTask {
                 self.guarded.translator_mut().set_login_seed(seed);
             }
             (Event::Quarantine(stored), _) => self.take_records(stored),
+            (Event::Edition(event), _) => {
+                self.awaits_editions = false;
+                if let Some(freezer) = &mut self.freezer {
+                    freezer.take(event, &mut self.guarded, &self.metrics);
+                }
+            }
             (Event::RetryQuarantined, _) => self.guarded.try_again(),
             (Event::Applied(report), _) => {
                 let failures = report.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message));
@@ -302,6 +325,7 @@ impl EngineTask {
             // What is made of a part of what there is is neither judged nor cleared: a route may be there before its policies are.
             let strict = self.strict.as_mut().filter(|_| loaded);
             let again = strict.is_some_and(|strict| strict.pass(self.guarded.translator_mut()));
+            let again = again | self.freezer.as_mut().filter(|_| loaded).is_some_and(|it| it.look(&mut self.guarded));
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.
@@ -312,6 +336,9 @@ impl EngineTask {
         }
         if let Some(strict) = self.strict.as_mut().filter(|_| loaded) {
             strict.ask();
+        }
+        if let Some(freezer) = &self.freezer {
+            freezer.count(&self.metrics);
         }
         self.publisher.publish();
         let mut undecodable = 0;

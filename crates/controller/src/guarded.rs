@@ -16,6 +16,7 @@
 //!
 //! Nothing is published while that lasts, and proxies are served on.
 
+mod editions;
 mod search;
 mod standing;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use jiff::Timestamp;
 use records::{Entry, Quarantine, quarantine::digest};
 use translate::{Change, Changes, Shared, Translator, Unended};
 
+use editions::Editions;
 use standing::Standing;
 use watchdog::{Suspects, Watchdog};
 
@@ -70,6 +72,7 @@ pub struct Guarded {
     /// How many rows were computed since the settling began.
     computed: usize,
     turned: bool,
+    editions: Editions,
 }
 
 /// An object that is set aside.
@@ -157,6 +160,7 @@ impl Guarded {
             alone: false,
             computed: 0,
             turned: false,
+            editions: Editions::default(),
         }
     }
 
@@ -386,7 +390,11 @@ impl Guarded {
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.begin(self.before.keys().map(|id| (id, self.translator.object(id))), self.alone);
         }
-        let settled = caught(|| self.translator.compute());
+        let mut settled = caught(|| self.translator.compute());
+        while settled.is_err() && self.close_fresh_editions() {
+            settled = caught(|| self.translator.compute());
+        }
+        self.editions.settled();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.end();
         }
@@ -421,8 +429,13 @@ impl Guarded {
             if unended.is_empty() {
                 break;
             }
+            // An object is not to blame for what an edition of it says.
+            if self.close_editions(unended.iter().flat_map(|unended| &unended.editions)) {
+                self.settle_or_search();
+                continue;
+            }
             let mut culprits = BTreeMap::new();
-            for Unended { fault, objects } in &unended {
+            for Unended { fault, objects, .. } in &unended {
                 if let Some(id) = self.youngest(objects) {
                     let table = fault.row().split('(').next().unwrap_or_default();
                     culprits.entry(id).or_insert_with(|| format!("{table} at {}", fault.place()));

@@ -196,6 +196,11 @@ metrics! {
     quarantined_objects: Gauge
         => "quarantined_objects", "Objects that are set aside because Portcullis fails on them: errors of Portcullis itself";
     unreadable_records: Gauge => "records_unreadable", "Whether it cannot be read which objects are set aside";
+    frozen_trees: Family<ReasonLabel, Gauge>
+        => "frozen_trees", "Trees of routes that are served as they were before, by reason";
+    edition_commits: Family<OutcomeLabel, Counter>
+        => "edition_commits", "Versions of trees that were to be stored, by what came of it";
+    edition_bytes: Gauge => "edition_bytes", "Bytes of what is kept of trees of routes";
     validation_seconds: Histogram = Histogram::new(exponential_buckets(0.005, 3.0, 9))
         => "validation_seconds", "Time in which Envoy judged a batch, and who is to blame was found";
     validation_batches: Family<OutcomeLabel, Counter> => "validation_batches", "Batches that Envoy judged, by what came of it";

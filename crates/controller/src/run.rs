@@ -1,6 +1,7 @@
 //! `portcullis run`: everything put together.
 
 mod cluster;
+mod editions;
 mod judging;
 mod listen;
 mod records;
@@ -132,6 +133,17 @@ pub enum RunError {
         /// Why not.
         why: io::Error,
     },
+    /// What was kept of trees cannot be removed, though nothing is kept any more.
+    #[error(
+        "cannot remove what was kept of trees from {path} (--state): {why}; it would be taken for what is kept once \
+         freeze.enabled is true again"
+    )]
+    Editions {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The machine has no randomness to give.
     #[error("this machine has no randomness to give, from which keys are made")]
     Random,
@@ -177,6 +189,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let validation = options.settings.validation;
     let judging = options.judge.map(|at| Judging::start(at, &options.settings.edge, &metrics)).transpose()?;
     let desk = judging.as_ref().map(Judging::desk);
+    let freeze = options.settings.freeze;
     let mut task = EngineTask::new(options.settings, hub.clone(), ports, metrics.clone());
     #[cfg(debug_assertions)]
     task.fail_at(options.fail_at.as_deref());
@@ -198,6 +211,21 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if cluster.is_some() || folder.is_some() {
         task = task.with_records();
     }
+    let mut keeping = None;
+    match &folder {
+        Some(folder) if freeze.enabled => {
+            let (keeper, wants) = task.keeping(freeze);
+            let (told, of_editions) = mpsc::channel(16);
+            events.push(ReceiverStream::new(of_editions).map(Event::Edition).boxed());
+            (task, keeping) = (keeper, Some((folder.clone(), wants, told)));
+        }
+        // Nobody sees to it that what is kept stays what it was, so it is not to be served when somebody does again.
+        Some(folder) => {
+            let ended = editions::end_all(folder).await;
+            ended.map_err(|error| RunError::Editions { path: folder.path().to_owned(), why: error.to_string() })?;
+        }
+        None => {}
+    }
     let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 
     let certificate = cluster.as_ref().map(ClusterSetup::certificate);
@@ -217,6 +245,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (_leads, leading) = watch::channel(true);
     if let Some(folder) = folder {
         tokio::spawn(records::keep(folder, aside.clone(), leading, stored.clone()));
+    }
+    if let Some((folder, wants, told)) = keeping {
+        tokio::spawn(editions::keep(folder, wants, told));
     }
     let following = match folders {
         None => None,

@@ -162,12 +162,35 @@ pub struct RouteId {
     pub name: NsName,
     /// The kind.
     pub kind: RouteKind,
+    /// The root in whose edition it stands; none for the route as it is now. Nothing that others see tells the two apart.
+    pub edition: Option<Edition>,
 }
+
+/// The root of a tree of which a version is kept, an edition: all of the tree's routes and policies as they were.
+pub type Edition = Arc<NsName>;
 
 impl RouteId {
     /// A route of a kind.
     pub fn new(kind: RouteKind, name: NsName) -> Self {
-        Self { name, kind }
+        Self { name, kind, edition: None }
+    }
+
+    /// The same route as it is in an edition; none for the route as it is now.
+    #[must_use]
+    pub fn of_edition(&self, edition: Option<&Edition>) -> Self {
+        Self { edition: edition.cloned(), ..self.clone() }
+    }
+
+    /// The route as it is now.
+    #[must_use]
+    pub fn live(&self) -> Self {
+        self.of_edition(None)
+    }
+
+    /// This root in its own edition.
+    #[must_use]
+    pub fn committed(&self) -> Self {
+        Self { edition: Some(Arc::new(self.name.clone())), ..self.clone() }
     }
 
     /// An HTTPRoute.

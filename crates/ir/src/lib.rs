@@ -25,7 +25,9 @@ pub mod upstream;
 
 pub use chain::Chain;
 pub use hostname::Hostname;
-pub use id::{GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteId, RouteKind};
+pub use id::{
+    Edition, GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteId, RouteKind,
+};
 pub use problem::{Problem, Severity};
 pub use reason::Reason;
 pub use settings::Settings;

@@ -39,6 +39,10 @@ reasons! {
     Attached,
     /// A Service, one of its ports, or a route to delegate to does not exist.
     BackendNotFound,
+    /// A tree of routes is not stored yet as it is.
+    CommitPending,
+    /// A tree of routes is served and kept as it is.
+    Committed,
     /// It is as somebody set it who gives up a protection by that.
     ConfigurationChanged,
     /// An older object has the same place.
@@ -47,8 +51,12 @@ reasons! {
     Duplicate,
     /// Two entries of a RewritePolicy have the same prefix.
     DuplicateReplacement,
+    /// What is kept of a tree of routes cannot be read.
+    EditionUnreadable,
     /// A policy on the whole Gateway is not valid, so all that it serves is replaced.
     GatewayReplaced,
+    /// Changes of a tree of routes wait by the word of its owner.
+    Hold,
     /// Another listener of the port has the hostname.
     HostnameConflict,
     /// Filters, or a filter and what else a rule says, cannot stand together.
@@ -91,6 +99,8 @@ reasons! {
     MustHavePrefix,
     /// No listener is in the way of another.
     NoConflicts,
+    /// Nothing is kept of a tree of routes.
+    NoEdition,
     /// No child serves anything of what is delegated.
     NoMatchingChild,
     /// No listener has a hostname of the route.
@@ -107,6 +117,8 @@ reasons! {
     NotAllowedByListeners,
     /// The policy of a parent does not admit the route.
     NotAllowedByParent,
+    /// What is kept of a tree of routes goes with the controller.
+    NotDurable,
     /// HTTPS listeners of one port have hostnames in common.
     OverlappingHostnames,
     /// Other policies hold everywhere in the policy's place.
@@ -141,12 +153,16 @@ reasons! {
     SupportedVersion,
     /// What a policy names as its target does not exist.
     TargetNotFound,
+    /// What would be kept of a tree of routes is more than there is room for.
+    TooLarge,
     /// A policy concerns more Gateways than its status has room for.
     TooManyAncestors,
     /// ListenerSets ask for more ports than a Gateway has for them.
     TooManyListeners,
     /// A route has more parents than its status has room for.
     TooManyParents,
+    /// A tree of routes is broken, and served as it was before.
+    TreeBroken,
     /// The schema has no such field.
     UnknownField,
     /// Nothing of this kind is read.

@@ -22,7 +22,8 @@ use crate::{
         },
         capacity::AskedHost,
         delegation::ServedChain,
-        gateway::{Admission, Fault},
+        edition::{ServedFrom, TreeOf},
+        gateway::{Admission, Fault, GatewayRow},
         host::VirtualHost,
         input::Namespaces,
         listener::{Bucket, ListenerIndex, ListenerRow, ListenerSummary},
@@ -139,6 +140,11 @@ impl Derived for Attachment {
         attached(scope, key, Words::All)
     }
 
+    /// A root of an edition is attached as far as it is now.
+    fn depth(key: &RouteId) -> u32 {
+        u32::from(key.edition.is_some())
+    }
+
     /// Where it stands, without a word: what a route claims must not fall to others.
     fn poisoned(scope: &Emitter<'_>, key: &RouteId, _: &engine::Fault) -> Option<Attached> {
         attached(scope, key, Words::Few)
@@ -197,7 +203,76 @@ enum Words {
     Few,
 }
 
+/// A root of an edition, as far as it is attached now, and as the edition has it.
+fn committed(scope: &Emitter<'_>, key: &RouteId) -> Option<Attached> {
+    let now = scope.get::<Attachment>(&key.live())?;
+    if delegation::freezing(scope, &key.live()) != Some(ServedFrom::Edition) {
+        return None;
+    }
+    let head = scope.get::<RouteHead>(key)?;
+    let hostnames: Vec<_> = head.hostnames.iter().map(|(_, hostname)| hostname.clone()).collect();
+    let (mut listeners, mut served) = (BTreeMap::new(), BTreeMap::new());
+    for parent in ListenerParent::of(&head, key, &mut Vec::new()) {
+        if scope.get::<Presence>(&parent.id).is_some_and(|present| *present == Present::Ours) {
+            attach(scope, key, &hostnames, &parent, &mut listeners, &mut served, &mut BTreeSet::new());
+        }
+    }
+    for (listener, names) in &mut listeners {
+        *names = in_common(names, now.hostnames(listener));
+    }
+    listeners.retain(|_, names| !names.is_empty());
+    served.retain(|listener, _| listeners.contains_key(listener) && now.served.binary_search(listener).is_ok());
+    demand(scope, &listeners, &served);
+    if !served.is_empty() {
+        let chain = Chain::root(key.clone());
+        delegation::grow(scope, &chain, &head);
+        scope.demand::<ServedChain>(chain);
+    }
+    Some(Attached {
+        created: head.created,
+        rules: u32::try_from(head.rules.len()).unwrap_or(u32::MAX),
+        without_hostname: hostnames.is_empty(),
+        parents: Box::default(),
+        listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
+        served: served.into_keys().collect(),
+        passing: Box::default(),
+        problems: Box::default(),
+    })
+}
+
+/// What two lists of hostnames have in common.
+fn in_common(kept: &[ServedHostname], now: &[ServedHostname]) -> Vec<ServedHostname> {
+    let mut common: Vec<ServedHostname> = Vec::with_capacity(kept.len());
+    for (kept, now) in kept.iter().flat_map(|kept| now.iter().map(move |now| (kept, now))) {
+        let Some(hostname) = kept.hostname.intersection(&now.hostname) else { continue };
+        let precedence = kept.precedence.min(now.precedence);
+        match common.iter_mut().find(|known| known.hostname == hostname) {
+            Some(known) => known.precedence = known.precedence.min(precedence),
+            None => common.push(ServedHostname { hostname, precedence }),
+        }
+    }
+    common
+}
+
+/// Has the hostnames served that a route has at listeners.
+fn demand(
+    scope: &Emitter<'_>,
+    listeners: &BTreeMap<ListenerId, Vec<ServedHostname>>,
+    served: &BTreeMap<ListenerId, Arc<ListenerSummary>>,
+) {
+    for (listener, summary) in served {
+        let Some(config) = summary.route_config() else { continue };
+        for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
+            scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
+            scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
+        }
+    }
+}
+
 fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached> {
+    if key.edition.is_some() {
+        return committed(scope, key);
+    }
     let head = scope.get::<RouteHead>(key)?;
     delegation::file(scope, key, &head);
     let mut problems = Vec::new();
@@ -242,12 +317,12 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
     } else if all_ours && !listeners.is_empty() {
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
-    for (listener, summary) in &served {
-        let Some(config) = summary.route_config() else { continue };
-        for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
-            scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
-            scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
-        }
+    let freezing = delegation::freezing(scope, key);
+    if freezing != Some(ServedFrom::Edition) {
+        demand(scope, &listeners, &served);
+    }
+    if freezing.is_some() {
+        scope.demand::<TreeOf>(key.clone());
     }
     if !served.is_empty() && !key.kind.is_stream() {
         let chain = Chain::root(key.clone());

@@ -37,5 +37,8 @@ pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
 pub use inheritance::Provenance;
 pub(crate) use inheritance::{combine, provenance};
 pub(crate) use placed_route::{PlacedRoute, describe};
-pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, DirectivesFor, PolicyDirectives, keeper, targeted};
+pub(crate) use policy::{
+    DelegationPoliciesOf, DelegationPolicyRow, DirectivesFor, PolicyDirectives, directives_for, freezing, keeper,
+    targeted,
+};
 pub(crate) use select::{is_delegate, may_consent};

@@ -25,6 +25,7 @@ use crate::{
     host::RoutesAt,
     tables::{
         attachment::{Attached, Attachment, Unacceptable},
+        edition::{FreezingOf, ServedFrom},
         route::{RouteHead, RouteRule},
     },
 };
@@ -62,16 +63,24 @@ impl Inspector<'_> {
         self.engine.get::<RouteRule>(&(route.clone(), rule))
     }
 
-    /// The routes that name Gateways of ours as parents, sorted by name. Looks at all of them.
+    /// The routes that name Gateways of ours as parents, sorted by name, each as it is served. Looks at all of them.
     pub fn attached_routes(self) -> Vec<AttachedRoute> {
         let rows = self.engine.rows::<Attachment>().into_iter();
-        rows.map(|(route, row)| AttachedRoute { route, row }).collect()
+        let served = rows.filter(|(route, _)| route.edition.is_some() || !self.is_kept(route));
+        served.map(|(route, row)| AttachedRoute { route, row }).collect()
     }
 
-    /// A route that names Gateways of ours as parents.
+    /// A route that names Gateways of ours as parents, as it is served.
     pub fn attached_route(self, name: &RouteId) -> Option<AttachedRoute> {
-        let row = self.engine.get::<Attachment>(name)?;
-        Some(AttachedRoute { route: name.clone(), row })
+        let route = if self.is_kept(name) { name.committed() } else { name.clone() };
+        let row = self.engine.get::<Attachment>(&route)?;
+        Some(AttachedRoute { route, row })
+    }
+
+    /// Whether a root is served from what is kept of its tree.
+    pub fn is_kept(self, root: &RouteId) -> bool {
+        let is_root = root.edition.is_none() && root.kind.delegates();
+        is_root && self.engine.get::<FreezingOf>(root).is_some_and(|from| *from == ServedFrom::Edition)
     }
 
     /// Why no rule of a route at a Gateway does what it says; none where one does.

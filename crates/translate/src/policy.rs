@@ -22,7 +22,8 @@ use crate::{
     budget::cost::{matchable, replaceable},
     extension, internal,
     tables::{
-        input::{Gateways, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
+        edition::Source,
+        input::{EditionObjects, Gateways, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
         policy::{Policy, PolicyRow, Sections},
         route::RouteHead,
     },
@@ -31,7 +32,7 @@ use crate::{
 };
 
 impl Derived for PolicyRow {
-    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Policy> {
+    fn compute(scope: &Emitter<'_>, id: &Source<ObjectId>) -> Option<Policy> {
         row(
             scope,
             id,
@@ -44,7 +45,7 @@ impl Derived for PolicyRow {
     }
 
     /// It is refused, and stays with its targets, which are not served as if it were not there.
-    fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Policy> {
+    fn poisoned(scope: &Emitter<'_>, id: &Source<ObjectId>, _: &engine::Fault) -> Option<Policy> {
         let refused = || Err(internal::problem(Severity::Refused, ""));
         row(scope, id, |_| refused(), |_| refused())
     }
@@ -88,21 +89,30 @@ fn affordable(scope: &Emitter<'_>, unit: &AnyUnit) -> Result<(), Problem> {
 /// A policy under what it targets, with what the reader of its kind takes from it.
 fn row(
     scope: &Emitter<'_>,
-    id: &ObjectId,
+    Source { edition, key: id }: &Source<ObjectId>,
     traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<ParsedUnit>, Problem>,
     rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<ParsedUnit>, Problem>,
 ) -> Option<Policy> {
     let key = key_of(id);
-    if id.kind == Kind::TrafficPolicy {
-        let policy = scope.get::<TrafficPolicies>(&key)?;
-        let api::TrafficPolicy { metadata, spec } = &*policy;
-        let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: target::file(scope, id, &written), units: traffic(&policy).map(Into::into) })
-    } else {
-        let policy = scope.get::<RewritePolicies>(&key)?;
-        let api::RewritePolicy { metadata, spec } = &*policy;
-        let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: target::file(scope, id, &written), units: rewrite(&policy).map(Into::into) })
+    let edition = edition.as_ref();
+    let of_traffic = |policy: &api::TrafficPolicy| {
+        let api::TrafficPolicy { metadata, spec } = policy;
+        let written = Attachable { edition, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+        Policy { rank: target::file(scope, id, &written), units: traffic(policy).map(Into::into) }
+    };
+    let of_rewrite = |policy: &api::RewritePolicy| {
+        let api::RewritePolicy { metadata, spec } = policy;
+        let written = Attachable { edition, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+        Policy { rank: target::file(scope, id, &written), units: rewrite(policy).map(Into::into) }
+    };
+    match (edition, id.kind) {
+        (Some(edition), _) => match &*scope.get::<EditionObjects>(&(edition.clone(), id.clone()))? {
+            Object::TrafficPolicy(policy) => Some(of_traffic(policy)),
+            Object::RewritePolicy(policy) => Some(of_rewrite(policy)),
+            _ => None,
+        },
+        (None, Kind::TrafficPolicy) => Some(of_traffic(&*scope.get::<TrafficPolicies>(&key)?)),
+        (None, _) => Some(of_rewrite(&*scope.get::<RewritePolicies>(&key)?)),
     }
 }
 

@@ -145,6 +145,14 @@ impl Resolved {
         }
     }
 
+    /// Whether it has any Envoy routes.
+    pub(crate) fn has_routes(&self) -> bool {
+        match &self.routes {
+            EnvoyRoutes::Everywhere(routes) => !routes.is_empty(),
+            EnvoyRoutes::ByListener(_) => true,
+        }
+    }
+
     /// Whether its Envoy routes are kept as they are written.
     #[cfg(test)]
     pub(crate) fn is_written(&self) -> bool {

@@ -13,6 +13,8 @@ mod matches;
 mod session;
 mod stream;
 
+use std::sync::Arc;
+
 use api::shared::BackendObjectReference;
 use engine::{Lookup, Scope};
 use ir::{
@@ -25,7 +27,7 @@ use validate::Invalid;
 use crate::{
     internal,
     tables::{
-        input::{AnyRoute, Routes},
+        input::{AnyRoute, EditionRoutes, Routes},
         route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
@@ -82,14 +84,19 @@ macro_rules! readers {
 
 ir::route_kinds!(readers);
 
+/// A route as it is, or as it is in an edition.
+fn written(scope: &Scope<'_>, route: &RouteId) -> Option<Arc<AnyRoute>> {
+    if route.edition.is_some() { scope.get::<EditionRoutes>(route) } else { scope.get::<Routes>(route) }
+}
+
 impl Lookup for RouteHead {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
-        Some(scope.get::<Routes>(route)?.written().head())
+        Some(written(scope, route)?.written().head())
     }
 
     /// What the route claims must not fall to others.
     fn poisoned(scope: &Scope<'_>, route: &RouteId, _: &engine::Fault) -> Option<Head> {
-        let head = scope.get::<Routes>(route)?.written().head();
+        let head = written(scope, route)?.written().head();
         let problem = internal::problem(Severity::Warning, "");
         Some(Head { problems: head.problems.iter().cloned().chain([problem]).collect(), ..head })
     }
@@ -97,18 +104,18 @@ impl Lookup for RouteHead {
 
 impl Lookup for RouteGeneration {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
-        Some(scope.get::<Routes>(route)?.written().generation())
+        Some(written(scope, route)?.written().generation())
     }
 }
 
 impl Lookup for RouteRule {
     fn compute(scope: &Scope<'_>, (route, rule): &(RouteId, u32)) -> Option<RuleSpec> {
-        scope.get::<Routes>(route)?.written().rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
+        written(scope, route)?.written().rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
     }
 
     /// It answers as a broken rule where it matches.
     fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
-        scope.get::<Routes>(route)?.written().matches(*rule as usize, &format!("spec.rules[{rule}]"))
+        written(scope, route)?.written().matches(*rule as usize, &format!("spec.rules[{rule}]"))
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn shares<'a>(bound: u64, asked: impl IntoIterator<Item = (&'a Payer,
 ///
 /// It is never less than an equal share, and what those leave who ask for less is shared out among the others. Only a
 /// remainder that cannot be divided among these is given to nobody. Who asks for more raises the level of no one.
-pub(crate) fn level(bound: u64, asked: impl IntoIterator<Item = u64>) -> u64 {
+pub fn level(bound: u64, asked: impl IntoIterator<Item = u64>) -> u64 {
     let mut asked: Vec<u64> = asked.into_iter().collect();
     asked.sort_unstable();
     let mut left = bound;

@@ -60,6 +60,7 @@ pub(crate) mod attachment;
 pub(crate) mod backend;
 pub(crate) mod capacity;
 pub(crate) mod delegation;
+pub(crate) mod edition;
 pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod input;

@@ -9,9 +9,12 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Emitter, Group, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, backend::Destination, matching::Age};
+use ir::{
+    Edition, GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, backend::Destination, matching::Age,
+};
 
 use crate::tables::{
+    edition::Source,
     input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_kind},
     policy::{
         ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting, ListenerTargeting,
@@ -57,6 +60,8 @@ pub(crate) fn section(name: Option<&Arc<str>>) -> Option<Arc<str>> {
 
 /// A policy of any kind, apart from what it says.
 pub(crate) struct Attachable<'a> {
+    /// The edition in which it stands, if it does in one.
+    pub(crate) edition: Option<&'a Edition>,
     pub(crate) metadata: &'a ObjectMeta,
     pub(crate) refs: &'a [LocalPolicyTargetReference],
     pub(crate) selectors: &'a [LocalPolicyTargetSelector],
@@ -89,7 +94,7 @@ pub(crate) fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) 
 /// Files a policy of backends under what it targets.
 pub(crate) fn file_of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api::BackendConfigPolicy) {
     let api::BackendConfigPolicy { metadata, spec } = policy;
-    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+    let policy = Attachable { edition: None, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
     // They hold for all of an object or not at all, and one that names a section closes it.
     file_in::<ConfigTargeting, ConfigSelecting>(scope, id, &policy, |_| None);
 }
@@ -97,7 +102,7 @@ pub(crate) fn file_of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api:
 /// Files a policy of listeners under what it targets.
 pub(crate) fn file_of_gateways(scope: &Emitter<'_>, id: &ObjectId, policy: &api::ListenerPolicy) {
     let api::ListenerPolicy { metadata, spec } = policy;
-    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+    let policy = Attachable { edition: None, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
     // They hold for all of an object or not at all, and one that names a section closes it.
     file_in::<ListenerTargeting, ListenerSelecting>(scope, id, &policy, |_| None);
 }
@@ -113,8 +118,8 @@ where
     for target in policy.refs {
         let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
         let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
-        let target = Target { object, section: section(target.section_name.as_ref()) };
-        scope.emit::<T>(target, rank.clone(), ());
+        let section = section(target.section_name.as_ref());
+        scope.emit::<T>(Target { object, section, edition: policy.edition.cloned() }, rank.clone(), ());
     }
     for (selector, index) in policy.selectors.iter().zip(0..) {
         let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
@@ -122,7 +127,8 @@ where
         let section = section(selector.section_name.as_ref());
         let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
         let entry = Selector { labels: selector.match_labels.clone(), section };
-        scope.emit::<S>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
+        let of = Source { edition: policy.edition.cloned(), key: (kind, namespace, first) };
+        scope.emit::<S>(of, (rank.clone(), index), Arc::new(entry));
     }
     rank
 }
@@ -139,7 +145,7 @@ fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
     Some(config.policies.global_namespace.clone()).filter(|namespace| !namespace.is_empty())
 }
 
-fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
+pub(crate) fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
     matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy | Kind::ListenerPolicy)
         && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
 }
@@ -159,7 +165,8 @@ impl Lookup for PoliciesOf {
                 &scope.get::<ListenerSets>(&key_of(object))?.metadata.labels,
             ),
             _ => {
-                attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&RouteId::of(object)?)?.labels)
+                let route = RouteId::of(object)?.of_edition(target.edition.as_ref());
+                attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&route)?.labels)
             }
         }
     }
@@ -167,7 +174,7 @@ impl Lookup for PoliciesOf {
 
 impl Lookup for ConfigPoliciesOf {
     fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Box<[ObjectId]>> {
-        let target = Target { object: object.clone(), section: None };
+        let target = Target { object: object.clone(), section: None, edition: None };
         let key = key_of(object);
         match object.kind {
             Kind::Service => {
@@ -183,14 +190,40 @@ impl Lookup for ConfigPoliciesOf {
 
 impl Lookup for ListenerPoliciesOf {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Box<[ObjectId]>> {
-        let target = Target { object: gateway.clone().id(Kind::Gateway), section: None };
+        let target = Target { object: gateway.clone().id(Kind::Gateway), section: None, edition: None };
         let labels = &scope.get::<Gateways>(gateway)?.metadata.labels;
         attached::<ListenerTargeting, ListenerSelecting>(scope, &target, labels)
     }
 }
 
-/// The policies that name a target or select it by its labels, in the order in which they count.
+/// Where a policy is read that holds for a route of an edition: those of the namespace whose policies hold everywhere are
+/// their owner's word on all routes, and never kept as they were.
+pub(crate) fn source_of(scope: &Scope<'_>, edition: Option<&Edition>, id: ObjectId) -> Source<ObjectId> {
+    let edition = edition.filter(|_| !is_global(scope, &id)).cloned();
+    Source { edition, key: id }
+}
+
+/// The policies that name a target or select it by its labels, in the order in which they count. With those of an edition
+/// count those as they are that are never kept.
 fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
+    let mut ranks = found::<T, S>(scope, target, labels);
+    if target.edition.is_some() {
+        ranks.retain(|rank| !is_global(scope, &rank.policy()));
+        let now = found::<T, S>(scope, &Target { edition: None, ..target.clone() }, labels);
+        ranks.extend(now.into_iter().filter(|rank| is_global(scope, &rank.policy())));
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
+    (!policies.is_empty()).then_some(policies)
+}
+
+/// The ranks of those that are of the edition that is meant, or as they are.
+fn found<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Vec<Rank>
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
     S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
@@ -202,15 +235,13 @@ where
     let namespaces = [Some(object.namespace.clone()), everywhere].into_iter().flatten();
     let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
     for (from, pair) in all {
-        let selecting = scope.group::<S>(&(object.kind, from, pair));
+        let of = Source { edition: target.edition.clone(), key: (object.kind, from, pair) };
+        let selecting = scope.group::<S>(&of);
         let selected = selecting.iter().filter(|(_, selector)| {
             selector.section == target.section
                 && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
         });
         ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
     }
-    ranks.sort_unstable();
-    ranks.dedup();
-    let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
-    (!policies.is_empty()).then_some(policies)
+    ranks
 }

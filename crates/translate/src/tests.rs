@@ -11,6 +11,7 @@ mod delegation;
 mod delegation_policy;
 mod extensions;
 mod faults;
+mod freeze;
 mod gateways;
 mod grpc;
 mod listener_policies;

@@ -188,7 +188,9 @@ impl Session {
         if command.words().get(1) != Some(&"run") {
             return Ok(false);
         }
-        let files = command.text.split_once("FILES=").map_or("examples/quickstart", |(_, files)| files);
+        let (files, arguments) = command.text.split_once(" ARGUMENTS=").unwrap_or((&command.text, ""));
+        let files = files.split_once("FILES=").map_or("examples/quickstart", |(_, files)| files);
+        let arguments = self.adapted(arguments.trim_matches('"'));
         let folders: Vec<PathBuf> =
             files.trim_matches('"').split(' ').map(|folder| self.folder.path().join(folder)).collect();
         if let Some(mut before) = self.running.take() {
@@ -196,7 +198,8 @@ impl Session {
             before.terminate().await?;
         }
         let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
-        self.running = Some(Portcullis::start_on(&folders, &envoy).await?);
+        let arguments: Vec<_> = envoy.into_iter().chain(arguments.split_whitespace().map(str::to_owned)).collect();
+        self.running = Some(Portcullis::start_on(&folders, &arguments).await?);
         Ok(true)
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{LoginSeed, Translator};
 
-use super::ClusterSource;
+use super::{ClusterSource, EditionEvent};
 use crate::files::{FileProblem, Update};
 
 /// How many events of a handle wait at most before their senders do.
@@ -27,6 +27,8 @@ pub enum Event {
     LoginSeed(Option<LoginSeed>),
     /// Which objects are set aside, as it is stored, or why that cannot be read.
     Quarantine(StoredQuarantine),
+    /// What is kept of trees, as it is stored.
+    Edition(EditionEvent),
     /// Time to look whether objects that are set aside have waited long enough.
     RetryQuarantined,
     /// What runs the proxies of a Gateway could not be applied, or all of it could.
@@ -50,7 +52,7 @@ impl Event {
             Self::Files(update) => Some(("files", update.changes.len())),
             Self::Cluster(observed) => Some(("cluster", observed.len())),
             Self::Authorities(_) | Self::LoginSeed(_) => Some(("identity", 1)),
-            Self::Quarantine(_) => Some(("records", 1)),
+            Self::Quarantine(_) | Self::Edition(_) => Some(("records", 1)),
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
             Self::RecheckPorts | Self::RetryQuarantined | Self::Judged | Self::RecheckWaiting | Self::Ask(_) => None,

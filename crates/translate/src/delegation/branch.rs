@@ -7,7 +7,7 @@ use ir::{Chain, RouteId, delegation::Children, route::Head, settings::Consent};
 use super::{
     bound::{RouteClaims, TooManyMatches, TooManyRoutes, excess_of, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
-    policy::directives_for,
+    policy::{directives_for, freezing},
     select::consents,
     share::Claim,
 };
@@ -16,6 +16,7 @@ use crate::tables::{
     delegation::{
         Candidate, Delegating, Delegation, Excess, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
+    edition::{Judged, JudgedRoute, ServedFrom, Source},
     host::{Offer, Placement},
     input::Config,
     policy::PolicyAt,
@@ -74,14 +75,14 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
 /// How many routes a delegating rule selects; none for one that delegates nothing.
 fn selected(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<u64> {
     let delegation = scope.get::<Delegating>(&(chain.clone(), rule))?;
-    Some(delegation.children.iter().map(|(_, children)| selects(scope, children)).sum())
+    Some(delegation.children.iter().map(|(_, children)| selects(scope, chain.route(), children)).sum())
 }
 
 /// How many routes a reference selects.
-fn selects(scope: &Scope<'_>, children: &Children) -> u64 {
+fn selects(scope: &Scope<'_>, route: &RouteId, children: &Children) -> u64 {
     match children {
         Children::Named(_) => 1,
-        all => *scope.group::<Buckets>(all).summary(),
+        all => *scope.group::<Buckets>(&Source::beside(route, all.clone())).summary(),
     }
 }
 
@@ -130,8 +131,20 @@ fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
     }
 }
 
-/// Has the rules of a route served wherever its root is.
+/// Has the rules of a route served wherever its root is: of a tree that shall be kept they are judged, and served as they are only
+/// while nothing is kept of it.
 fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) {
+    if let Some(from) = freezing(scope, chain.top()) {
+        if chain.depth() == 0 {
+            scope.demand::<JudgedRoute>(chain.clone());
+        }
+        for (_, rule) in route.rules.iter().zip(0..) {
+            scope.demand::<Judged>((chain.clone(), rule));
+        }
+        if from == ServedFrom::Edition {
+            return;
+        }
+    }
     let is_strict = is_strict(scope);
     for (_, rule) in route.rules.iter().zip(0..) {
         for listener in &attached.served {
@@ -159,7 +172,8 @@ impl Derived for ChildSelection {
                     scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
                 }
                 all => {
-                    let filled = scope.get::<Filled>(all).map_or(0, |filled| *filled);
+                    let all = Source::beside(chain.route(), all.clone());
+                    let filled = scope.get::<Filled>(&all).map_or(0, |filled| *filled);
                     for bucket in buckets(filled) {
                         scope.demand::<BucketSelection>((chain.clone(), *rule, *position, bucket));
                     }
@@ -193,7 +207,8 @@ fn fan(scope: &Emitter<'_>, (chain, rule, position, bucket): &(Chain, u32, u32, 
     let key = (chain.clone(), *rule);
     let delegation = scope.get::<Delegating>(&key)?;
     let (_, children) = delegation.children.iter().find(|(at, _)| at == position)?;
-    for (child, ()) in scope.group::<Members>(&(children.clone(), *bucket)).iter() {
+    let children = Source::beside(chain.route(), children.clone());
+    for (child, ()) in scope.group::<Members>(&(children, *bucket)).iter() {
         // A parent is not meant by a word that means many.
         if child == chain.route() {
             continue;
@@ -235,7 +250,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain, delegation: &Delegation, child: &Rout
     }
     let unasked = foreign && head.parents.is_empty();
     if (unasked && !anybody(scope))
-        || !consents(&head.parents, child.namespace(), parent, delegation.rule_name.as_deref())
+        || !consents(&head.parents, child.namespace(), &parent.live(), delegation.rule_name.as_deref())
     {
         return refused(Selection::NotPermitted);
     }

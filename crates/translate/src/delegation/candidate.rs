@@ -8,7 +8,7 @@ use std::{
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, Reason, delegation::Children, matching::Step};
 
-use super::{MatchClaims, PlacedRoute, branch::grow, share::Claim};
+use super::{MatchClaims, PlacedRoute, branch::grow, policy::freezing, share::Claim};
 use crate::{
     internal,
     tables::{
@@ -16,6 +16,7 @@ use crate::{
             Candidate, Contribution, Contributions, CoveringChildren, DelegatedMatches, Delegating, Place, Places,
             Selection, Selections, ServedChain, TruncatedStatus,
         },
+        edition::JudgedRoute,
         input::Config,
         route::{RouteHead, RouteRule},
     },
@@ -139,6 +140,10 @@ fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
     if allowed && !place.served.is_empty() {
         grow(scope, chain, &*scope.get::<RouteHead>(name)?);
         scope.demand::<ServedChain>(chain.clone());
+    }
+    // One that is not allowed is no part of the tree.
+    if allowed && freezing(scope, chain.top()).is_some() {
+        scope.demand::<JudgedRoute>(chain.clone());
     }
     scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
     scope.demand::<TruncatedStatus>(name.clone());

@@ -13,7 +13,10 @@ use ir::{
 };
 
 use super::select::may_consent;
-use crate::tables::route::RouteHead;
+use crate::tables::{
+    edition::{EditionMember, Source},
+    route::RouteHead,
+};
 
 /// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket
 /// alone. As many as a number has bits.
@@ -21,16 +24,16 @@ const BUCKETS: u64 = 64;
 
 tables! {
     /// Files a bucket under what it is a bucket of.
-    BucketRow: (Children, u8) => ();
+    BucketRow: (Source<Children>, u8) => ();
     /// Which buckets hold anything, a bit each: most routes that come or go change nothing of that.
-    Filled: Children => u64;
+    Filled: Source<Children> => u64;
     /// What a parent needs to know of a route to select it.
     ChildHead: RouteId => Child;
 }
 
 groups! {
     /// The routes of one bucket of a namespace or label.
-    Members: (Children, u8), RouteId => ();
+    Members: (Source<Children>, u8), RouteId => ();
 }
 
 /// The buckets of a namespace or label that hold anything, with the number of routes in each and in all.
@@ -38,7 +41,7 @@ pub(crate) struct Buckets;
 
 impl Group for Buckets {
     const NAME: &'static str = "Buckets";
-    type Key = Children;
+    type Key = Source<Children>;
     type Sort = u8;
     type Entry = u32;
     type Summary = u64;
@@ -55,6 +58,7 @@ pub(crate) fn file(scope: &Emitter<'_>, key: &RouteId, route: &Head) {
     }
     let bucket = bucket(key);
     let file = |children: Children| {
+        let children = Source::beside(key, children);
         scope.emit::<Members>((children.clone(), bucket), key.clone(), ());
         scope.demand::<BucketRow>((children, bucket));
     };
@@ -74,8 +78,15 @@ fn bucket(route: &RouteId) -> u8 {
     u8::try_from(hasher.finish() % BUCKETS).unwrap_or_default()
 }
 
+impl Derived for EditionMember {
+    fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<()> {
+        file(scope, key, &*scope.get::<RouteHead>(key)?);
+        Some(())
+    }
+}
+
 impl Lookup for Filled {
-    fn compute(scope: &Scope<'_>, key: &Children) -> Option<u64> {
+    fn compute(scope: &Scope<'_>, key: &Source<Children>) -> Option<u64> {
         Some(scope.group::<Buckets>(key).iter().fold(0, |filled, (bucket, _)| filled | 1 << bucket))
     }
 }
@@ -86,14 +97,14 @@ pub(crate) fn buckets(filled: u64) -> impl Iterator<Item = u8> {
 }
 
 impl Derived for BucketRow {
-    fn compute(scope: &Emitter<'_>, key: &(Children, u8)) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, key: &(Source<Children>, u8)) -> Option<()> {
         let members = u32::try_from(scope.group::<Members>(key).len()).unwrap_or(u32::MAX);
         scope.emit::<Buckets>(key.0.clone(), key.1, members);
         Some(())
     }
 
     /// It is looked into all the same: a child must not be missed.
-    fn poisoned(scope: &Emitter<'_>, key: &(Children, u8), _: &engine::Fault) -> Option<()> {
+    fn poisoned(scope: &Emitter<'_>, key: &(Source<Children>, u8), _: &engine::Fault) -> Option<()> {
         scope.emit::<Buckets>(
             key.0.clone(),
             key.1,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use engine::{Lookup, Scope};
-use ir::{Chain, delegation::Level};
+use ir::{
+    Chain,
+    delegation::{Children, Level},
+};
 
 use super::{PlacedRoute, not_allowed, select::children_of};
 use crate::tables::{
@@ -22,7 +25,14 @@ impl Lookup for Delegating {
         let matches = placed.place(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
         let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
-            Some((position, children_of(&delegate.reference, name.namespace(), &everywhere)?))
+            let children = children_of(&delegate.reference, name.namespace(), &everywhere)?;
+            Some((
+                position,
+                match children {
+                    Children::Named(child) => Children::Named(child.of_edition(name.edition.as_ref())),
+                    all => all,
+                },
+            ))
         });
         let children = children.collect();
         let terms = placed.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;

@@ -8,12 +8,15 @@ use ir::{
     delegation::{PlacedMatch, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
+    settings::Consent,
 };
 
 use super::{
     contain::Inner,
+    index::ChildHead,
     inherit::{join, joinable},
     policy::terms,
+    select::consents,
 };
 use crate::tables::{
     attachment::NamespaceLabels,
@@ -65,9 +68,10 @@ impl PlacedRoute {
         };
         let name = chain.route();
         Some(Self {
-            fault: above
-                .as_ref()
-                .and_then(|above| not_allowed(scope, above, name).or_else(|| fault(scope, chain, route))),
+            fault: above.as_ref().and_then(|above| {
+                let withdrawn = || withdrawn(scope, chain, above);
+                not_allowed(scope, above, name).or_else(withdrawn).or_else(|| fault(scope, chain, route))
+            }),
             annotations: route.annotations,
             age: Age { created: route.created, name: name.name.clone() },
             // Those that are not named come behind those that are.
@@ -232,8 +236,27 @@ fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &RouteId) -> Option
     let refused = above.terms.restrictions.iter().any(|restriction| !restriction.allows_namespace(namespace, labels));
     refused.then(|| {
         let message = format!("the owner of the parent allows no children in namespace {namespace}; ask for it there");
-        Fault::new(Reason::NotAllowedByParent, message)
+        // What a kept tree loses answers by itself, so that no sibling takes its requests.
+        let reason = if child.edition.is_some() { Reason::RefNotPermitted } else { Reason::NotAllowedByParent };
+        Fault::new(reason, message)
     })
+}
+
+/// What takes a child of an edition away, by the word of its owner now.
+fn withdrawn(scope: &Scope<'_>, chain: &Chain, above: &Delegation) -> Option<Fault> {
+    let child = chain.route();
+    child.edition.as_ref()?;
+    let parent = chain.above()?.0.route().live();
+    let Some(now) = scope.get::<ChildHead>(&child.live()) else {
+        return Some(Fault::new(Reason::BackendNotFound, "it is deleted, and the tree that is kept has it still"));
+    };
+    let asks = now.parents.is_empty() && child.namespace() != parent.namespace();
+    let anybody = scope.get::<Config>(&())?.delegation.consent == Consent::Any;
+    if (asks && !anybody) || !consents(&now.parents, child.namespace(), &parent, above.rule_name.as_deref()) {
+        let message = "it does not admit its parent any more, and the tree that is kept has it still";
+        return Some(Fault::new(Reason::RefNotPermitted, message));
+    }
+    None
 }
 
 /// Why a child does nothing of what it says.

@@ -14,9 +14,11 @@ use ir::{NsName, Problem, Reason, RouteId, RouteKind, Severity, delegation::Sort
 use crate::{
     internal,
     tables::{
+        edition::{Asked, AskedFor, FreezingOf, ServedFrom, Source},
         gateway::Fault,
-        input::{DelegationPolicies, object_id},
+        input::{Config, DelegationPolicies, EditionObjects, Editions, ObjectKey, object_id},
         policy::{PoliciesOf, Rank, Target, Targeting},
+        route::RouteHead,
         terms::{Backends, Defaults, Demand, Namespaces, Restriction, Terms},
     },
     violation::sound,
@@ -27,9 +29,9 @@ const REQUIRE_AUTH: &str = "portcullis.dev/require-auth";
 
 tables! {
     /// Files a policy under its targets.
-    DelegationPolicyRow: NsName => ();
+    DelegationPolicyRow: Source<NsName> => ();
     /// What a policy says, as far as it can be honoured.
-    PolicyDirectives: NsName => Directives;
+    PolicyDirectives: Source<NsName> => Directives;
     /// What is said of a route (no name) or of its rule of that name, by the oldest policy that targets it.
     DirectivesFor: (RouteId, Option<Arc<str>>) => (NsName, Arc<Directives>);
 }
@@ -40,21 +42,34 @@ groups! {
 }
 
 impl Derived for DelegationPolicyRow {
-    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, key: &Source<NsName>) -> Option<()> {
         file(scope, key)
     }
 
     /// It stays with its targets.
-    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<()> {
+    fn poisoned(scope: &Emitter<'_>, key: &Source<NsName>, _: &engine::Fault) -> Option<()> {
         file(scope, key)
     }
 }
 
-fn file(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
-    let policy = scope.get::<DelegationPolicies>(key)?;
+/// A policy as it is, or as it is in an edition.
+fn written(scope: &Scope<'_>, Source { edition, key }: &Source<NsName>) -> Option<DelegationPolicy> {
+    let Some(edition) = edition else {
+        return scope.get::<DelegationPolicies>(key).map(|policy| DelegationPolicy::clone(&policy));
+    };
+    match &*scope.get::<EditionObjects>(&(edition.clone(), key.clone().id(Kind::DelegationPolicy)))? {
+        Object::DelegationPolicy(policy) => Some(policy.clone()),
+        _ => None,
+    }
+}
+
+fn file(scope: &Emitter<'_>, source: &Source<NsName>) -> Option<()> {
+    let policy = written(scope, source)?;
+    let Source { edition, key } = source;
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     for target in &policy.spec.target_refs {
         if let Some(route) = targeted(key, target) {
+            let route = route.of_edition(edition.as_ref());
             let section = target.section_name.clone().filter(|section| !section.is_empty());
             let age = Age { created, name: key.clone() };
             let rank = Rank { kind: Kind::DelegationPolicy, weight: Reverse(0), age: age.clone() };
@@ -72,6 +87,8 @@ pub(crate) struct Directives {
     pub(crate) refused: Option<Fault>,
     /// Why its failure mode cannot be honoured; the rest is.
     pub(crate) failure_mode: Option<Fault>,
+    /// Whether the tree keeps its last good version.
+    pub(crate) freezes: bool,
     sort: Option<SortMethod>,
     restriction: Option<Arc<Restriction>>,
     defaults: Arc<[BackendRef]>,
@@ -79,16 +96,17 @@ pub(crate) struct Directives {
 }
 
 impl Lookup for PolicyDirectives {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Directives> {
-        let policy = scope.get::<DelegationPolicies>(key)?;
-        let sound = sound(&Object::DelegationPolicy(DelegationPolicy::clone(&policy)));
+    fn compute(scope: &Scope<'_>, key: &Source<NsName>) -> Option<Directives> {
+        let policy = written(scope, key)?;
+        let can_freeze = scope.get::<Config>(&())?.freeze.enabled;
+        let sound = sound(&Object::DelegationPolicy(policy.clone()));
         let sound = sound.map_err(|problem| Fault::at(problem.reason, problem.field, problem.message));
-        let said = sound.and_then(|()| read(key, &policy.spec));
+        let said = sound.and_then(|()| read(&key.key, &policy.spec, can_freeze));
         Some(said.unwrap_or_else(|fault| Directives { refused: Some(fault), ..Directives::default() }))
     }
 
-    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Directives> {
-        scope.get::<DelegationPolicies>(key)?;
+    fn poisoned(scope: &Scope<'_>, key: &Source<NsName>, _: &engine::Fault) -> Option<Directives> {
+        written(scope, key)?;
         Some(Directives { refused: Some(internal::fault()), ..Directives::default() })
     }
 }
@@ -97,7 +115,7 @@ impl Lookup for DirectivesFor {
     fn compute(scope: &Scope<'_>, key: &(RouteId, Option<Arc<str>>)) -> Option<Self::Value> {
         let policies = scope.group::<DelegationPoliciesOf>(key);
         let (Age { name, .. }, ()) = policies.first()?;
-        Some((name.clone(), scope.get::<PolicyDirectives>(name)?))
+        Some((name.clone(), scope.get::<PolicyDirectives>(&Source::beside(&key.0, name.clone()))?))
     }
 }
 
@@ -108,7 +126,7 @@ pub(crate) fn targeted(policy: &NsName, target: &LocalPolicyTargetReference) -> 
 }
 
 fn target_of(route: &RouteId, section: Option<Arc<str>>) -> Target {
-    Target { object: object_id(route), section }
+    Target { object: object_id(route), section, edition: route.edition.clone() }
 }
 
 /// What is said of a route or of its rule of a name. Most have no such policy, which the list of all policies, read
@@ -123,7 +141,7 @@ pub(crate) fn directives_for(
     any.then(|| scope.get::<DirectivesFor>(&(route.clone(), section)))?
 }
 
-fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Fault> {
+fn read(policy: &NsName, spec: &DelegationPolicySpec, can_freeze: bool) -> Result<Directives, Fault> {
     let invalid = |field: &str, message: String| Fault::at(Reason::Invalid, field, message);
     for (index, target) in spec.target_refs.iter().enumerate() {
         if targeted(policy, target).is_none() {
@@ -140,8 +158,18 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Faul
             return Err(invalid("spec.sortMethod", message));
         }
     };
+    let freezes = can_freeze && spec.failure_mode == Some(FailureMode::FreezeConfig);
     let failure_mode = match &spec.failure_mode {
         None | Some(FailureMode::RouteReplacement) => None,
+        Some(FailureMode::FreezeConfig) if freezes => {
+            let is_section = |target: &&LocalPolicyTargetReference| {
+                target.section_name.as_ref().is_some_and(|section| !section.is_empty())
+            };
+            spec.target_refs.iter().find(is_section).map(|_| {
+                let message = "FreezeConfig is of a whole tree, and sectionName names one rule; remove either";
+                Fault::at(Reason::Invalid, "spec.failureMode", message)
+            })
+        }
         Some(FailureMode::FreezeConfig) => {
             let message = "FreezeConfig is not supported yet: what is broken is replaced; use RouteReplacement";
             Some(Fault::at(Reason::UnsupportedValue, "spec.failureMode", message))
@@ -155,6 +183,7 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Faul
     Ok(Directives {
         refused: None,
         failure_mode,
+        freezes,
         sort,
         restriction: restriction.map(Arc::new),
         defaults: spec.default_backend_refs.clone().into(),
@@ -205,7 +234,8 @@ fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
 /// The DelegationPolicy that keeps the children of a rule from switching off what they inherit, if one does.
 pub(crate) fn keeper(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>) -> Option<NsName> {
     let sections = [None].into_iter().chain(rule.map(|rule| Some(rule.clone())));
-    let mut said = sections.filter_map(|section| directives_for(scope, route, section));
+    let said = sections.filter_map(|section| directives_for(scope, route, section));
+    let mut said = said.chain(as_they_are(scope, route, rule));
     said.find(|said| said.1.restriction.as_ref().is_some_and(|restriction| !restriction.may_disable))
         .map(|said| said.0.clone())
 }
@@ -224,13 +254,17 @@ pub(crate) fn terms(
     let mut terms = above.cloned().unwrap_or_default();
     // Its own parent's choice.
     terms.sort = SortMethod::default();
-    if head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
-        let what = || format!("the label {REQUIRE_AUTH} of {route}").into();
-        let who = || Demand { namespace: route.namespace().clone(), what: what() };
-        terms.requires_auth.get_or_insert_with(who);
+    if requires_auth(head) {
+        terms.requires_auth.get_or_insert_with(|| labelled(route));
     }
     let of_route = directives_for(scope, route, None);
     let of_rule = rule.and_then(|rule| directives_for(scope, route, Some(rule.clone())));
+    let now = || scope.get::<RouteHead>(&route.live());
+    if let Some(now) = route.edition.as_ref().and_then(|_| now())
+        && requires_auth(&now)
+    {
+        terms.requires_auth.get_or_insert_with(|| labelled(route));
+    }
     // What is said of the rule comes last, since it is the more precise.
     for said in of_route.iter().chain(&of_rule) {
         let (policy, said) = &**said;
@@ -251,5 +285,72 @@ pub(crate) fn terms(
             terms.requires_auth.get_or_insert_with(|| Demand { namespace: policy.namespace.clone(), what: what() });
         }
     }
+    for said in as_they_are(scope, route, rule) {
+        let (policy, said) = &*said;
+        if let Some(restriction) =
+            said.restriction.as_ref().filter(|restriction| !terms.restrictions.contains(restriction))
+        {
+            terms.restrictions = terms.restrictions.iter().chain([restriction]).cloned().collect();
+        }
+        if said.requires_auth {
+            let what = || format!("DelegationPolicy {policy}").into();
+            terms.requires_auth.get_or_insert_with(|| Demand { namespace: policy.namespace.clone(), what: what() });
+        }
+    }
     Ok(terms)
+}
+
+fn requires_auth(head: &Head) -> bool {
+    head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true")
+}
+
+fn labelled(route: &RouteId) -> Demand {
+    Demand { namespace: route.namespace().clone(), what: format!("the label {REQUIRE_AUTH} of {route}").into() }
+}
+
+/// What policies as they are now say of a rule of an edition: what they demand holds at once, whatever else of them waits.
+/// Of those that are refused nobody knows what they demand, and what the edition demands goes on. One that means a rule which
+/// the edition does not have means all of the route: nobody knows which of these that rule was.
+fn as_they_are(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>) -> Vec<Arc<(NsName, Arc<Directives>)>> {
+    if route.edition.is_none() {
+        return Vec::new();
+    }
+    let live = route.live();
+    let (kept, now) = (scope.get::<RouteHead>(route), scope.get::<RouteHead>(&live));
+    let is_kept = |name: &&Arc<str>| kept.iter().flat_map(|head| head.rule_names()).any(|kept| kept == *name);
+    let new = now.iter().flat_map(|head| head.rule_names()).filter(|name| !is_kept(name));
+    let sections = [None].into_iter().chain(rule.cloned().map(Some)).chain(new.cloned().map(Some));
+    let said = sections.filter_map(|section| directives_for(scope, &live, section));
+    said.filter(|said| said.1.refused.is_none()).collect()
+}
+
+impl Lookup for AskedFor {
+    fn compute(scope: &Scope<'_>, root: &RouteId) -> Option<Asked> {
+        let said = directives_for(scope, root, None)?;
+        match &said.1.refused {
+            Some(_) => Some(Asked::Unknown),
+            None => said.1.freezes.then_some(Asked::Freeze),
+        }
+    }
+
+    fn poisoned(_: &Scope<'_>, _: &RouteId, _: &engine::Fault) -> Option<Asked> {
+        Some(Asked::Unknown)
+    }
+}
+
+impl Lookup for FreezingOf {
+    fn compute(scope: &Scope<'_>, root: &RouteId) -> Option<ServedFrom> {
+        let asked = scope.get::<AskedFor>(root)?;
+        match (*asked, scope.get::<Editions>(root)) {
+            (_, Some(_)) => Some(ServedFrom::Edition),
+            (Asked::Freeze, None) => Some(ServedFrom::Objects),
+            (Asked::Unknown, None) => None,
+        }
+    }
+}
+
+/// How the tree of a root is served that shall be kept; none where nobody asks for that.
+pub(crate) fn freezing(scope: &Scope<'_>, root: &RouteId) -> Option<ServedFrom> {
+    let may = root.edition.is_none() && root.kind.delegates() && scope.get::<Config>(&())?.freeze.enabled;
+    may.then(|| scope.get::<FreezingOf>(root)).flatten().map(|from| *from)
 }

@@ -10,6 +10,7 @@ use crate::{
     delegation::PolicyDirectives,
     gateway::policy::ListenerPolicyRow,
     tables::backend::ConfigPolicyRow,
+    tables::edition::Source,
     tables::policy::{
         InvalidPolicies, InvalidPolicy, Overridden, Overrides, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
         UsedEntry, WithoutPrefix,
@@ -48,7 +49,7 @@ impl Derived for WithoutPrefix {
 impl Derived for InvalidPolicies {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<InvalidPolicy> {
         if id.kind == Kind::DelegationPolicy {
-            let fault = scope.get::<PolicyDirectives>(&key_of(id))?.refused.clone()?;
+            let fault = scope.get::<PolicyDirectives>(&Source::live(key_of(id)))?.refused.clone()?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         if id.kind == Kind::BackendConfigPolicy {
@@ -66,7 +67,7 @@ impl Derived for InvalidPolicies {
             let fault = said.as_ref().as_ref().map_or_else(Some, |said| said.faults().next())?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
-        let policy = scope.get::<PolicyRow>(id)?;
+        let policy = scope.get::<PolicyRow>(&Source::live(id.clone()))?;
         if let Some(fault) = policy.faults().next() {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }

@@ -5,15 +5,18 @@ use std::{cmp::Reverse, sync::Arc};
 use api::{Kind, ObjectId};
 use engine::Scope;
 use ir::{
-    NsName, Problem, RouteId,
+    Edition, NsName, Problem, RouteId,
     delegation::Priority,
     route::{ExtensionKind, ExtensionRef},
 };
 use units::{AnyUnit, ParsedUnit};
 
-use crate::tables::{
-    input::object_id,
-    policy::{PoliciesOf, PolicyRow, Rank, Target, Why},
+use crate::{
+    tables::{
+        input::object_id,
+        policy::{PoliciesOf, PolicyRow, Rank, Target, Why},
+    },
+    target::source_of,
 };
 
 /// A unit with the policy that supplies it.
@@ -87,6 +90,8 @@ pub(super) struct Broken {
 pub(crate) struct Level {
     /// The route, or the Gateway.
     pub(super) owner: ObjectId,
+    /// The edition in which the route stands, if it does in one.
+    pub(super) edition: Option<Edition>,
     /// How it is merged with what is below.
     pub(super) priority: Priority,
     /// The DelegationPolicy by which nothing below switches off what is inherited.
@@ -115,7 +120,7 @@ impl Level {
     /// The policies of a rule: `extensions` are those that its filters name.
     pub(crate) fn of(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
         let object = object_id(route);
-        let mut level = Self::new(object.clone());
+        let mut level = Self { edition: route.edition.clone(), ..Self::new(object.clone()) };
         let mut named = Vec::new();
         for extension in extensions {
             let kind = match extension.kind {
@@ -124,7 +129,7 @@ impl Level {
                 ExtensionKind::DirectResponse => continue,
             };
             let id = ObjectId::new(kind, route.namespace().clone(), extension.name.clone());
-            match scope.get::<PolicyRow>(&id) {
+            match scope.get::<PolicyRow>(&source_of(scope, level.edition.as_ref(), id.clone())) {
                 Some(policy) => named.push(policy.rank.clone()),
                 None => {
                     let message = format!("{id} does not exist; create it, or correct the name");
@@ -135,7 +140,7 @@ impl Level {
         }
         named.sort_unstable();
         level.add(scope, Closeness::Named, named.iter().map(Rank::policy));
-        let target = |section| Target { object: object.clone(), section };
+        let target = |section| Target { object: object.clone(), section, edition: route.edition.clone() };
         if let Some(rule) = rule {
             let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
             level.add(scope, Closeness::Rule, of_rule.iter().flat_map(|list| list.iter().cloned()));
@@ -180,7 +185,8 @@ impl Level {
             if self.policies.contains(&id) {
                 continue;
             }
-            let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
+            let source = source_of(scope, self.edition.as_ref(), id.clone());
+            let Some(policy) = scope.get::<PolicyRow>(&source) else { continue };
             match &policy.units {
                 Ok(units) => {
                     let Rank { weight, age, .. } = &policy.rank;
@@ -246,6 +252,7 @@ impl Level {
     fn new(owner: ObjectId) -> Self {
         Self {
             owner,
+            edition: None,
             priority: Priority::default(),
             keeper: None,
             units: Vec::new(),

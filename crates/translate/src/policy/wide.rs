@@ -31,6 +31,7 @@ use crate::{
     internal,
     route::annotations,
     tables::{
+        edition::Source,
         gateway::{Fault, GatewayRow, ListenerModel},
         input::{ClearedWide, Gateways, ObjectKey, RefusedWide, Strict},
         policy::{
@@ -90,7 +91,11 @@ pub(crate) enum SlotWord {
 
 /// A Gateway as a target of policies.
 pub(crate) fn whole(gateway: &NsName) -> Target {
-    Target { object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()), section: None }
+    Target {
+        object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()),
+        section: None,
+        edition: None,
+    }
 }
 
 /// All of an object with listeners as a target of policies.
@@ -99,7 +104,7 @@ fn whole_of(parent: &ParentId) -> Target {
         ParentId::Gateway(_) => Kind::Gateway,
         ParentId::ListenerSet(_) => Kind::ListenerSet,
     };
-    Target { object: parent.name().clone().id(kind), section: None }
+    Target { object: parent.name().clone().id(kind), section: None, edition: None }
 }
 
 /// A listener as a target of policies.
@@ -131,7 +136,7 @@ fn gateway_of(scope: &Scope<'_>, target: &Target) -> Option<NsName> {
 fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     let policies = scope.get::<PoliciesOf>(target);
     let first = policies.iter().flat_map(|policies| policies.iter()).find_map(|id| {
-        let policy = scope.get::<PolicyRow>(id)?;
+        let policy = scope.get::<PolicyRow>(&Source::live(id.clone()))?;
         let fault = policy.faults().next()?.to_string();
         Some((id.clone(), fault))
     });
@@ -392,7 +397,7 @@ impl Derived for WidePolicies {
             if levels(scope, &at).any(|level| level.is_broken()) || excess(scope, &at).is_some() {
                 for policy in &policies {
                     let is_broken = |row: Arc<Policy>| row.faults().next().is_some();
-                    let closes = scope.get::<PolicyRow>(policy).is_some_and(is_broken);
+                    let closes = scope.get::<PolicyRow>(&Source::live(policy.clone())).is_some_and(is_broken);
                     stands(policy, if closes { Standing::Alone } else { Standing::Closed });
                 }
                 continue;

@@ -88,7 +88,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     pub(super) fn rule(&mut self, handling: &Handling) -> Result<Rule, Problem> {
         let action = match (&handling.redirect, handling.direct_response()) {
             (Some(redirect), _) => Action::Redirect(Redirect::clone(redirect)),
-            (None, Some(answer)) => direct_response::action(self.scope, self.rule.0.route().namespace(), answer)?,
+            (None, Some(answer)) => direct_response::action(self.scope, self.rule.0.route(), answer)?,
             (None, None) => self.forward(handling)?,
         };
         let fields = &handling.fields;

@@ -50,7 +50,7 @@ impl<'a> PlacedRule<'a> {
         let spec = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let route = PlacedRoute::of(scope, chain, &head)?;
         let config = scope.get::<Config>(&())?;
-        let refused = scope.get::<input::RefusedRows>(chain.route());
+        let refused = scope.get::<input::RefusedRows>(&chain.route().live());
         Some(Self { key, head, spec, route, field: format!("spec.rules[{index}]"), config, refused })
     }
 

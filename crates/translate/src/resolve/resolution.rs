@@ -237,7 +237,7 @@ fn authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By
         })
     };
     let is_of = |listener: &ListenerId| match by {
-        By::All(Target { object, section: None }) => listener.gateway == key_of(object),
+        By::All(Target { object, section: None, .. }) => listener.gateway == key_of(object),
         By::All(target) => section(listener) == *target,
         By::Nobody | By::Routes => true,
     };

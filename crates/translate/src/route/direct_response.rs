@@ -1,17 +1,19 @@
 //! DirectResponse: answers that rules give by themselves.
 
-use std::sync::Arc;
-
-use api::{Kind, ObjectId, direct_response::DirectResponseSpec};
+use api::{Kind, Object, ObjectId, direct_response::DirectResponseSpec};
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    NsName, Problem, Reason, Severity,
+    NsName, Problem, Reason, RouteId, Severity,
     route::ExtensionRef,
     rule::{Action, BodyContent, BodyFormat},
 };
 use validate::{self, Invalid};
 
-use crate::{internal, tables::input::DirectResponses};
+use crate::{
+    internal,
+    tables::input::{DirectResponses, EditionObjects},
+    target::key_of,
+};
 
 /// The longest body that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
@@ -33,14 +35,27 @@ impl Derived for RefusedResponses {
 }
 
 /// The answer that a filter names.
-pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ExtensionRef) -> Result<Action, Problem> {
-    let id = ObjectId::new(Kind::DirectResponse, namespace.clone(), named.name.clone());
+pub(crate) fn action(scope: &Scope<'_>, route: &RouteId, named: &ExtensionRef) -> Result<Action, Problem> {
+    let id = named_by(route, named);
     let refuse =
         |message| Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{}.name", named.field), message);
-    let Some(response) = scope.get::<DirectResponses>(&NsName::new(id.namespace.clone(), id.name.clone())) else {
-        return Err(refuse(format!("{id} does not exist; create it, or correct the name")));
+    let said = match &route.edition {
+        None => scope.get::<DirectResponses>(&key_of(&id)).map(|response| read(&response.spec)),
+        Some(edition) => {
+            let object = scope.get::<EditionObjects>(&(edition.clone(), id.clone()));
+            object.and_then(|object| match &*object {
+                Object::DirectResponse(response) => Some(read(&response.spec)),
+                _ => None,
+            })
+        }
     };
-    read(&response.spec).map_err(|fault| refuse(format!("{id} cannot be answered: {fault}")))
+    let said = said.ok_or_else(|| refuse(format!("{id} does not exist; create it, or correct the name")))?;
+    said.map_err(|fault| refuse(format!("{id} cannot be answered: {fault}")))
+}
+
+/// The DirectResponse that a filter of a route means.
+pub(crate) fn named_by(route: &RouteId, named: &ExtensionRef) -> ObjectId {
+    ObjectId::new(Kind::DirectResponse, route.namespace().clone(), named.name.clone())
 }
 
 /// What is answered, or why it cannot be.

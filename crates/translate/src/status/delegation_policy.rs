@@ -12,6 +12,7 @@ use crate::{
     delegation::{DelegationPoliciesOf, PolicyDirectives, targeted},
     tables::{
         delegation::{Places, ServedChain},
+        edition::Source,
         gateway::Fault,
         input::DelegationPolicies,
         policy::PolicyGateways,
@@ -24,7 +25,7 @@ use crate::{
 pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
     let key = key_of(id);
     let policy = scope.get::<DelegationPolicies>(&key)?;
-    let said = scope.get::<PolicyDirectives>(&key)?;
+    let said = scope.get::<PolicyDirectives>(&Source::live(key.clone()))?;
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let own = Age { created, name: key.clone() };
     let (mut lacking, mut older, mut not_root) = (Vec::new(), None, None);

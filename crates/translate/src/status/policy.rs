@@ -22,6 +22,7 @@ use crate::{
     extension::OfPolicy,
     gateway::policy::Traced,
     tables::{
+        edition::Source,
         input::{RewritePolicies, TrafficPolicies},
         policy::{
             InvalidPolicies, Override, Overrides, PolicyGateways, PolicyRow, Sections, StandingCounts, Standings,
@@ -77,7 +78,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     notes.extend(warnings);
     let gateways = scope.group::<PolicyGateways>(id);
-    if let Some(Ok(units)) = scope.get::<PolicyRow>(id).as_ref().map(|policy| &policy.units) {
+    if let Some(Ok(units)) = scope.get::<PolicyRow>(&Source::live(id.clone())).as_ref().map(|policy| &policy.units) {
         let sound = || units.iter().filter_map(|said| said.unit.as_ref().ok());
         // Who says nothing of traces is not woken by what others say of them.
         let traced = sound().all(|unit| unit.warning(false).is_none())
@@ -115,7 +116,7 @@ fn conditions(
     problems: &mut Vec<Problem>,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::new(written.metadata.generation);
-    let policy = scope.get::<PolicyRow>(id);
+    let policy = scope.get::<PolicyRow>(&Source::live(id.clone()));
     let faults: Vec<_> = policy.iter().flat_map(|policy| policy.faults()).collect();
     match (scope.get::<InvalidPolicies>(id), &faults[..]) {
         (Some(invalid), []) => {

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use api::{
     shared::ParentReference,
-    status::{Condition, RouteParentStatus, RouteStatus as Status},
+    status::{Condition, ConditionStatus, RouteParentStatus, RouteStatus as Status},
 };
 use engine::{Derived, Emitter, View};
 use ir::{Chain, Port, Problem, Reason, RouteId, Severity, route::ParentRef, stream::PlaceId};
@@ -25,8 +25,9 @@ use crate::{
     tables::{
         attachment::{Attachment, Unacceptable},
         delegation::Places,
+        edition::FreezeTold,
         gateway::Fault,
-        input::{Config, Waiting},
+        input::{Config, FrozenTold, Waiting},
         route::{RouteGeneration, RouteHead},
         strict::is_strict,
     },
@@ -51,6 +52,8 @@ pub(crate) struct RouteReport {
     elsewhere: Option<Arc<RouteProblems>>,
     /// That it waits for Envoy's word, if so.
     waits: Option<Arc<str>>,
+    /// How its tree is kept, if it is.
+    frozen: Option<Arc<FreezeTold>>,
 }
 
 /// A parent as the route names it, or could.
@@ -140,8 +143,10 @@ impl Derived for RouteStatus {
         }
         let generation = *scope.get::<RouteGeneration>(key)?;
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
+        let may_freeze = scope.get::<Config>(&())?.freeze.enabled;
+        let frozen = may_freeze.then(|| scope.get::<FrozenTold>(key)).flatten();
         let waits = is_strict(scope).then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());
-        Some(RouteReport { generation, controller_name, parents, elsewhere, waits })
+        Some(RouteReport { generation, controller_name, parents, elsewhere, waits, frozen })
     }
 }
 
@@ -157,7 +162,7 @@ impl RouteReport {
         let parents = self.parents.iter().map(|parent| RouteParentStatus {
             parent_ref: parent.reference.clone(),
             controller_name: self.controller_name.clone(),
-            conditions: parent.conditions(self.generation, self.waits.as_deref()),
+            conditions: parent.conditions(self.generation, self.waits.as_deref(), self.frozen.as_deref()),
         });
         self.has_status().then(|| Status { parents: parents.collect() })
     }
@@ -197,7 +202,7 @@ impl Report for RouteReport {
 }
 
 impl Parent {
-    fn conditions(&self, generation: i64, waits: Option<&str>) -> Vec<Condition> {
+    fn conditions(&self, generation: i64, waits: Option<&str>, frozen: Option<&FreezeTold>) -> Vec<Condition> {
         let none = RouteProblems::default();
         let problems = self.problems.as_deref().unwrap_or(&none);
         let mut conditions = Conditions::new(generation);
@@ -210,6 +215,10 @@ impl Parent {
         self.programmed(problems, waits, &mut conditions);
         if let (Some(superseded), None) = (&self.superseded, self.refused()) {
             conditions.no("portcullis.dev/Serving", Reason::Superseded, &**superseded);
+        }
+        if let Some(FreezeTold { is_frozen, reason, message }) = frozen {
+            let status = if *is_frozen { ConditionStatus::True } else { ConditionStatus::False };
+            conditions.set("portcullis.dev/Frozen", status, *reason, &**message);
         }
         conditions.list
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, Object, ObjectId};
 use engine::{Builder, Engine, Input, Origins};
-use ir::{NsName, Port, RouteId, RouteKind, Settings, backend::Transport};
+use ir::{Edition, NsName, Port, RouteId, RouteKind, Settings, backend::Transport};
 
 /// Declares tables that are written from outside.
 macro_rules! inputs {
@@ -81,11 +81,30 @@ others! {
     ForeignAncestors: ObjectId => usize;
     /// Kinds that nobody can write, since their CRD is not there.
     AbsentKinds: Kind => ();
+    /// What the owners of roots are told of how their trees are kept.
+    FrozenTold: RouteId => super::edition::FreezeTold;
+    /// Roots of which an edition is kept.
+    Editions: RouteId => super::edition::EditionHead;
+    /// Routes as they are in editions.
+    EditionRoutes: RouteId => AnyRoute;
+    /// All else that editions have: policies, and answers that rules give by themselves.
+    EditionObjects: (Edition, ObjectId) => Object;
 }
 
 inputs! {
     /// Routes of all kinds.
     Routes: RouteId => AnyRoute;
+}
+
+/// The roots of the editions that a row which panicked has read.
+pub(crate) fn editions_among(engine: &Engine, origins: &Origins) -> Vec<RouteId> {
+    let routes = engine.among::<EditionRoutes>(origins).into_iter().filter_map(|route| route.edition);
+    let others = engine.among::<EditionObjects>(origins).into_iter().map(|(edition, _)| edition);
+    let mut roots: Vec<_> =
+        routes.chain(others).map(|root| RouteId::new(RouteKind::HttpRoute, NsName::clone(&root))).collect();
+    roots.sort();
+    roots.dedup();
+    roots
 }
 
 /// A table of the objects of a kind.
@@ -151,14 +170,14 @@ macro_rules! routes {
         }
 
         impl AnyRoute {
-            fn of(object: Object) -> Option<Self> {
+            pub(crate) fn of(object: Object) -> Option<Self> {
                 match object {
                     $(Object::$kind(route) => Some(Self::$kind(route)),)+
                     _ => None,
                 }
             }
 
-            fn object(self) -> Object {
+            pub(crate) fn object(self) -> Object {
                 match self {
                     $(Self::$kind(route) => Object::$kind(route),)+
                 }

@@ -4,15 +4,17 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
 use engine::{Group, Summary};
-use ir::{Chain, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
+use ir::{Chain, Edition, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
 use units::ParsedUnit;
+
+use super::edition::Source;
 
 /// How many ancestors the status of a policy may name (Gateway API `PolicyStatus.ancestors`).
 pub(crate) const MAX_ANCESTORS: usize = 16;
 
 tables! {
     /// Policies as those need to know them that they apply to.
-    PolicyRow: ObjectId => Policy;
+    PolicyRow: Source<ObjectId> => Policy;
     /// The policies attached to an object or to a section of it, in the order in which they count; absent where there are
     /// none.
     PoliciesOf: Target => Box<[ObjectId]>;
@@ -40,15 +42,15 @@ groups! {
     Targeting: Target, Rank => ();
     /// The policies that select objects of a namespace, or (an empty name) of every one, by a label, or (none) whatever labels
     /// they have.
-    Selecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    Selecting: Source<(Kind, Arc<str>, Option<(Box<str>, Box<str>)>)>, (Rank, u32) => Arc<Selector>;
     /// The BackendConfigPolicies that name an object as their target.
     ConfigTargeting: Target, Rank => ();
     /// The BackendConfigPolicies that select objects, as [`Selecting`].
-    ConfigSelecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    ConfigSelecting: Source<(Kind, Arc<str>, Option<(Box<str>, Box<str>)>)>, (Rank, u32) => Arc<Selector>;
     /// The ListenerPolicies that name a Gateway as their target.
     ListenerTargeting: Target, Rank => ();
     /// The ListenerPolicies that select Gateways, as [`Selecting`].
-    ListenerSelecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    ListenerSelecting: Source<(Kind, Arc<str>, Option<(Box<str>, Box<str>)>)>, (Rank, u32) => Arc<Selector>;
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
     /// What holds in place of a policy, where something does.
@@ -64,6 +66,8 @@ pub(crate) struct Target {
     pub(crate) object: ObjectId,
     /// Its one rule or listener of this name; none means all of it.
     pub(crate) section: Option<Arc<str>>,
+    /// The edition whose policies are meant; none for those as they are, and always for a Gateway.
+    pub(crate) edition: Option<Edition>,
 }
 
 /// Where a policy stands among those of its kind on one target: the smallest counts first.

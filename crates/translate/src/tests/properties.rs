@@ -12,14 +12,14 @@ use crate::{Change, Translator, delegation::is_delegate};
 
 /// Everything that a translator says, to be compared.
 #[derive(Debug, PartialEq)]
-struct Reports {
+pub(super) struct Reports {
     resources: Vec<(ResourceKey, Encoded)>,
     statuses: Vec<(ObjectId, Value)>,
     problems: Vec<(ObjectId, ir::Problem)>,
     gateways: Vec<ir::NsName>,
 }
 
-fn said(translator: &Translator) -> Reports {
+pub(super) fn said(translator: &Translator) -> Reports {
     Reports {
         resources: translator.resources().into_values().flatten().collect(),
         statuses: translator.statuses(),
@@ -29,7 +29,7 @@ fn said(translator: &Translator) -> Reports {
 }
 
 /// Bounds that worlds meet.
-fn settings() -> ir::Settings {
+pub(super) fn settings() -> ir::Settings {
     let mut settings = ir::Settings::default();
     settings.delegation.max_depth = 4;
     settings.delegation.max_matches = 60;
@@ -58,7 +58,7 @@ fn fresh_with<'a>(settings: ir::Settings, objects: impl IntoIterator<Item = &'a 
 }
 
 /// A world as its objects, each name once, a class of ours among them.
-fn objects() -> impl Strategy<Value = BTreeMap<ObjectId, Object>> {
+pub(super) fn objects() -> impl Strategy<Value = BTreeMap<ObjectId, Object>> {
     vec(world::object(), 5..40).prop_map(|values| {
         let class = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
@@ -71,9 +71,9 @@ fn objects() -> impl Strategy<Value = BTreeMap<ObjectId, Object>> {
 
 /// A batch of events: objects that are put, or removed where the flag says so, and how many entries others wrote to the status of a
 /// policy.
-type Batch = (Vec<(Value, bool)>, Option<(ObjectId, usize)>);
+pub(super) type Batch = (Vec<(Value, bool)>, Option<(ObjectId, usize)>);
 
-fn batches() -> impl Strategy<Value = Vec<Batch>> {
+pub(super) fn batches() -> impl Strategy<Value = Vec<Batch>> {
     let policy = (0..3_u8, prop::sample::select(&["infra", "apps", "other"][..]));
     let policy =
         policy.prop_map(|(name, namespace)| ObjectId::new(Kind::BackendTlsPolicy, namespace, format!("t{name}")));

@@ -120,7 +120,7 @@ fn credentials_are_read_once_and_kept_once_for_all_policies_that_ask_for_the_sam
     foreign["metadata"]["namespace"] = json!("elsewhere");
     scene.put(foreign);
     let row = scene.0.engine().rows::<crate::tables::policy::PolicyRow>();
-    let row = row.iter().find(|(id, _)| &*id.namespace == "elsewhere").expect("the policy").1.clone();
+    let row = row.iter().find(|(id, _)| &*id.key.namespace == "elsewhere").expect("the policy").1.clone();
     assert!(row.faults().next().expect("a fault").message.contains("no ReferenceGrant"), "{row:?}");
     // None of them reads it any more.
     for at in 0..POLICIES {

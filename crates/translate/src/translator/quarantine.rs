@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId, StatusKind};
 use engine::Fault;
-use ir::{NsName, Problem, Severity};
+use ir::{NsName, Problem, RouteId, Severity};
 use serde_json::{Value, json};
 
 use super::{Change, Translator, reports, tables};
@@ -15,6 +15,7 @@ use crate::{
     internal,
     status::Report,
     tables::{
+        edition::TreeOf,
         gateway::GatewayRow,
         host::Offer,
         input::{self, Config, Shared},
@@ -53,6 +54,8 @@ pub struct Unended {
     pub fault: Fault,
     /// The objects that the row has read which panicked, itself or through others.
     pub objects: Vec<ObjectId>,
+    /// The roots of the editions that it has read.
+    pub editions: Vec<RouteId>,
 }
 
 /// An object that is set aside.
@@ -154,8 +157,10 @@ impl Translator {
         let mut known: Vec<Unended> = Vec::new();
         for (_, fault) in faults {
             if known.iter().all(|other| other.fault != fault) {
-                let objects = input::among(&self.engine, &self.engine.origins(&fault));
-                known.push(Unended { fault, objects });
+                let origins = self.engine.origins(&fault);
+                let objects = input::among(&self.engine, &origins);
+                let editions = input::editions_among(&self.engine, &origins);
+                known.push(Unended { fault, objects, editions });
             }
         }
         known
@@ -182,6 +187,7 @@ impl Translator {
         engine.resume::<OfferedWide>(&self.engine);
         engine.resume::<OfferedListener>(&self.engine);
         engine.resume::<Outputs>(&self.engine);
+        engine.resume::<TreeOf>(&self.engine);
         engine.resume::<Served>(&self.engine);
         engine.resume::<ProxiesOf>(&self.engine);
         engine.resume::<InvalidPolicies>(&self.engine);

@@ -1,7 +1,8 @@
 //! The tables of a translator, and their order.
 
+use api::{Kind, ObjectId};
 use engine::Engine;
-use ir::ParentId;
+use ir::{Edition, NsName, ParentId};
 
 use crate::{
     alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
@@ -56,12 +57,15 @@ use crate::{
             Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
             TruncatedStatus,
         },
+        edition::{
+            AskedFor, EditionMember, Faults, FreezingOf, Judged, JudgedRoute, Source, TreeObject, TreeObjects, TreeOf,
+        },
         gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
-            Extensions, Gateways, Grants, ListenerPolicies, ListenerSets, ObjectTable, RewritePolicies, Routes,
-            Secrets, Services, Slices, TrafficPolicies,
+            EditionObjects, EditionRoutes, Editions, Extensions, Gateways, Grants, ListenerPolicies, ListenerSets,
+            ObjectKey, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
@@ -86,6 +90,18 @@ use crate::{
     },
     tls::{Certificate, CertificateState},
 };
+
+/// A TrafficPolicy or RewritePolicy of an edition.
+fn policy_of_edition((edition, id): &(Edition, ObjectId)) -> Option<Source<ObjectId>> {
+    let is_policy = matches!(id.kind, Kind::TrafficPolicy | Kind::RewritePolicy);
+    is_policy.then(|| Source { edition: Some(edition.clone()), key: id.clone() })
+}
+
+/// A DelegationPolicy of an edition.
+fn delegation_policy_of_edition((edition, id): &(Edition, ObjectId)) -> Option<Source<NsName>> {
+    let key = (id.kind == Kind::DelegationPolicy).then(|| NsName::of(id)).flatten()?;
+    Some(Source { edition: Some(edition.clone()), key })
+}
 
 /// All tables, each after those it reads.
 #[allow(clippy::too_many_lines, reason = "a list, whose order is what matters")]
@@ -125,9 +141,11 @@ pub(super) fn all() -> Engine {
         .lookup::<ExtensionRow>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
-        .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
-        .for_each::<PolicyRow, RewritePolicies>(RewritePolicies::id)
-        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
+        .derived_for_each::<PolicyRow, TrafficPolicies>(|key| TrafficPolicies::id(key).map(Source::live))
+        .for_each::<PolicyRow, RewritePolicies>(|key| RewritePolicies::id(key).map(Source::live))
+        .for_each::<PolicyRow, EditionObjects>(policy_of_edition)
+        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(|key| Some(Source::live(key.clone())))
+        .for_each::<DelegationPolicyRow, EditionObjects>(delegation_policy_of_edition)
         .group::<Targeting>()
         .group::<Selecting>()
         .lookup::<PoliciesOf>()
@@ -206,9 +224,13 @@ pub(super) fn all() -> Engine {
         .group::<DelegationPoliciesOf>()
         .lookup::<PolicyDirectives>()
         .lookup::<DirectivesFor>()
+        .lookup::<AskedFor>()
+        .lookup::<FreezingOf>()
         .lookup::<RulePolicies>()
         .lookup::<HandedDown>()
         .derived_for_each::<Attachment, Routes>(same)
+        .for_each::<Attachment, Editions>(|root| Some(root.committed()))
+        .derived_for_each::<EditionMember, EditionRoutes>(same)
         .group::<StreamsAt>()
         .lookup::<Winner>()
         .lookup::<Owned>()
@@ -251,6 +273,13 @@ pub(super) fn all() -> Engine {
         .lookup::<ResolvedAt>()
         .lookup::<RuleFindings>()
         .lookup::<SessionCluster>()
+        .derived::<Judged>()
+        .derived::<JudgedRoute>()
+        .group::<Faults>()
+        .derived::<TreeObject>()
+        .group::<TreeObjects>()
+        .derived::<TreeOf>()
+        .track::<TreeOf>()
         .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()

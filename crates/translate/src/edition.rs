@@ -1,0 +1,342 @@
+//! Trees of routes that keep their last good version, as DelegationPolicies ask by `failureMode: FreezeConfig`.
+//!
+//! What is kept of a tree is an [`Edition`]: its routes and the policies on them as they were when all of them did what they
+//! say. The root is served from it, always, and never from the objects as they are: these are judged beside it ([`Judged`]),
+//! and become the next edition when they are good. Whoever keeps editions is told of a tree that changed
+//! ([`Translator::take_trees`]), and says what is kept ([`Translator::set_edition`]), so that the same objects and the same editions
+//! give the same bytes.
+//!
+//! Kept is what the owners of the tree say. All else is as it is now: Gateways, Namespaces, grants, backends, Secrets, and
+//! policies on Gateways and of the namespace whose policies hold everywhere. And what goes, goes at once: a route of an edition is
+//! served no further than the route as it is now still stands and consents, and as its parents still allow.
+
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use api::{Kind, Object, ObjectId};
+use engine::{Derived, Emitter, Scope};
+use ir::{Chain, Problem, Reason, RouteId, Severity, route::ExtensionKind};
+
+use crate::{
+    Translator,
+    delegation::{directives_for, excess_fault, excess_of, freezing},
+    internal,
+    resolve::{Findings, ResolvedRule, RuleFindings},
+    route::direct_response,
+    tables::{
+        delegation::Places,
+        edition::{EditionHead, Faults, FreezeTold, Judged, JudgedRoute, Tree, TreeObject, TreeObjects, TreeOf},
+        input::{
+            self, Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold,
+            ObjectKey, RewritePolicies, Routes, TrafficPolicies, object_id,
+        },
+        route::{RouteHead, RouteRule},
+    },
+    target::{is_global, key_of},
+};
+
+/// How many faults of a tree are told; the rest is counted.
+const TOLD: usize = 8;
+
+/// What is kept of a tree of routes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edition {
+    /// Its objects: the root, the routes below it, and the policies on them.
+    pub objects: BTreeMap<ObjectId, Object>,
+}
+
+/// A tree that shall be kept, as its objects are now.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its objects. Less than all where it is not good.
+    pub objects: BTreeMap<ObjectId, Object>,
+    /// How many faults it has; none in one that is good.
+    pub faults: usize,
+    /// The first of them.
+    pub first: Vec<Arc<str>>,
+}
+
+impl Candidate {
+    /// Whether all of it does what it says, so that it may be kept.
+    pub fn is_good(&self) -> bool {
+        self.faults == 0 && !self.objects.is_empty()
+    }
+}
+
+/// Whether a tree shall be kept.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// Nothing asks for it, or its root is gone: what is kept of it ends.
+    Over,
+    /// Nobody knows, since its root is set aside.
+    Unknown,
+    /// It shall. This is what it is now.
+    Kept(Candidate),
+}
+
+impl Edition {
+    /// A hash of what it says.
+    pub fn hash(&self) -> String {
+        let all = self.objects.iter().flat_map(|(id, object)| digest(id, object));
+        blake3::hash(&all.collect::<Vec<_>>()).to_hex()[..32].to_owned()
+    }
+
+    /// The root with all of its rules answering 500 to what they match, in the place of an edition on which this program fails:
+    /// what of it fails is left out, and no request of the tree goes elsewhere.
+    #[must_use]
+    pub fn closed(&self, root: &RouteId) -> Self {
+        let mut objects = BTreeMap::new();
+        if let Some(Object::HttpRoute(route)) = self.objects.get(&object_id(root)) {
+            let mut route = route.clone();
+            for rule in &mut route.spec.rules {
+                rule.filters = Vec::new();
+                rule.backend_refs = Vec::new();
+            }
+            objects.insert(object_id(root), Object::HttpRoute(route));
+        }
+        Self { objects }
+    }
+}
+
+impl Edition {
+    /// The same where its matches fail too: all of its hostnames answer 500.
+    #[must_use]
+    pub fn closed_everywhere(&self, root: &RouteId) -> Self {
+        let mut closed = self.closed(root);
+        for object in closed.objects.values_mut() {
+            if let Object::HttpRoute(route) = object {
+                route.spec.rules.truncate(1);
+                for rule in &mut route.spec.rules {
+                    rule.matches = Vec::new();
+                    rule.name = None;
+                }
+            }
+        }
+        closed
+    }
+}
+
+/// A hash of an object's name and of what it says, its age included.
+fn digest(id: &ObjectId, object: &Object) -> [u8; 16] {
+    struct Content(blake3::Hasher);
+
+    impl Hasher for Content {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+
+    let mut content = Content(blake3::Hasher::new());
+    id.hash(&mut content);
+    object.hash(&mut content);
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&content.0.finalize().as_bytes()[..16]);
+    digest
+}
+
+impl Derived for Judged {
+    fn compute(scope: &Emitter<'_>, key: &(Chain, u32)) -> Option<()> {
+        let (chain, rule) = key;
+        let (root, route) = (chain.top(), chain.route());
+        let fault = fault_of(scope, key).or_else(|| answers_for_children(scope, key));
+        if let Some(words) = fault {
+            scope.emit::<Faults>(root.clone(), (chain.clone(), Some(*rule)), words);
+        }
+        let keep = |object: ObjectId| {
+            // What holds everywhere is not the tree's own.
+            if !is_global(scope, &object) {
+                scope.demand::<TreeObject>((root.clone(), object));
+            }
+        };
+        let resolved = scope.get::<ResolvedRule>(key);
+        let policies = resolved.as_ref().and_then(|resolved| resolved.policies.as_ref());
+        policies.iter().flat_map(|policies| policies.all.iter()).cloned().for_each(keep);
+        let written = scope.get::<RouteRule>(&(route.clone(), *rule))?;
+        if let Some(said) = written.name.clone().and_then(|name| directives_for(scope, route, Some(name))) {
+            keep(said.0.clone().id(Kind::DelegationPolicy));
+        }
+        let extensions = written.handling.iter().flat_map(|handling| &handling.extensions);
+        for extension in extensions.filter(|extension| extension.kind == ExtensionKind::DirectResponse) {
+            keep(direct_response::named_by(route, extension));
+        }
+        Some(())
+    }
+
+    fn poisoned(scope: &Emitter<'_>, (chain, rule): &(Chain, u32), _: &engine::Fault) -> Option<()> {
+        scope.emit::<Faults>(chain.top().clone(), (chain.clone(), Some(*rule)), internal::WORDS.into());
+        Some(())
+    }
+}
+
+/// What is wrong with a rule of a tree: anything by which it does other than what it says.
+fn fault_of(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Arc<str>> {
+    let found = scope.get::<RuleFindings>(key)?;
+    let route = key.0.route();
+    let first = found.all.iter().find_map(|findings| first_of(findings));
+    match first.or(found.fault.as_ref()) {
+        Some(problem) => Some(told(route, problem)),
+        None => found.is_nowhere.then(|| format!("{route} spec.rules[{}]: {}", key.1, internal::WORDS).into()),
+    }
+}
+
+/// Whether a rule that delegates answers anything itself, which it does not where its children serve.
+fn answers_for_children(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Arc<str>> {
+    let (chain, rule) = key;
+    let head = scope.get::<RouteHead>(chain.route())?;
+    head.rules.get(*rule as usize).filter(|rule| rule.delegates)?;
+    let answers = scope.get::<ResolvedRule>(key).is_some_and(|resolved| resolved.has_routes());
+    answers.then(|| {
+        let route = chain.route();
+        format!("{route} spec.rules[{rule}]: no child serves what it delegates, so it answers by itself").into()
+    })
+}
+
+fn first_of(findings: &Findings) -> Option<&Problem> {
+    let Findings { dropped, replaced, shares, closed, empty, unresolved, .. } = findings;
+    let of_matches = closed.iter().chain(empty).map(|(_, problem)| problem);
+    replaced.iter().chain(dropped).chain(shares).chain(unresolved).chain(of_matches).next()
+}
+
+fn told(route: &RouteId, problem: &Problem) -> Arc<str> {
+    format!("{route} {problem}").into()
+}
+
+impl Derived for JudgedRoute {
+    fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<()> {
+        let (root, route) = (chain.top(), chain.route());
+        if let Some(words) = fault_of_route(scope, chain) {
+            scope.emit::<Faults>(root.clone(), (chain.clone(), None), words);
+        }
+        scope.demand::<TreeObject>((root.clone(), object_id(route)));
+        if let Some(said) = directives_for(scope, route, None) {
+            scope.demand::<TreeObject>((root.clone(), said.0.clone().id(Kind::DelegationPolicy)));
+        }
+        Some(())
+    }
+
+    fn poisoned(scope: &Emitter<'_>, chain: &Chain, _: &engine::Fault) -> Option<()> {
+        scope.emit::<Faults>(chain.top().clone(), (chain.clone(), None), internal::WORDS.into());
+        Some(())
+    }
+}
+
+/// What is wrong with a route of a tree, apart from its rules.
+fn fault_of_route(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<str>> {
+    let route = chain.route();
+    let head = scope.get::<RouteHead>(route)?;
+    if let Some(problem) = head.problems.iter().find(|problem| problem.severity == Severity::Refused) {
+        return Some(told(route, problem));
+    }
+    let (parent, _) = chain.above()?;
+    let places = scope.group::<Places>(route);
+    let place = places.get(chain)?;
+    let bound = scope.get::<Config>(&())?.delegation.max_matches;
+    let fault = place.fault.clone().or_else(|| Some(excess_fault(bound, excess_of(scope, chain)?)));
+    if let Some(fault) = fault {
+        return Some(format!("{route} {fault}").into());
+    }
+    // What one rule of the parent leaves out another may serve.
+    let beside = || {
+        let is_beside = |(other, _): &(&Chain, _)| other.above().is_some_and(|(above, _)| above == parent);
+        places.iter().filter(is_beside).flat_map(|(_, place)| place.served.iter())
+    };
+    let lost = |(rule, matching, _): &&(u32, u32, String)| !beside().any(|served| served == &(*rule, *matching));
+    let (rule, matching, why) = place.left_out.iter().find(lost)?;
+    let field = format!("spec.rules[{rule}].matches[{matching}]");
+    Some(told(route, &Problem::new(Severity::Refused, Reason::NoMatchingParent, field, why.clone())))
+}
+
+impl Derived for TreeObject {
+    fn compute(scope: &Emitter<'_>, (root, id): &(RouteId, ObjectId)) -> Option<()> {
+        let key = key_of(id);
+        let object = match id.kind {
+            Kind::TrafficPolicy => Object::TrafficPolicy((*scope.get::<TrafficPolicies>(&key)?).clone()),
+            Kind::RewritePolicy => Object::RewritePolicy((*scope.get::<RewritePolicies>(&key)?).clone()),
+            Kind::DelegationPolicy => Object::DelegationPolicy((*scope.get::<DelegationPolicies>(&key)?).clone()),
+            Kind::DirectResponse => Object::DirectResponse((*scope.get::<DirectResponses>(&key)?).clone()),
+            _ => (*scope.get::<Routes>(&RouteId::of(id)?)?).clone().object(),
+        };
+        scope.emit::<TreeObjects>(root.clone(), id.clone(), digest(id, &object));
+        Some(())
+    }
+}
+
+impl Derived for TreeOf {
+    fn compute(scope: &Emitter<'_>, root: &RouteId) -> Option<Tree> {
+        freezing(scope, root)?;
+        let faults = scope.group::<Faults>(root);
+        let is_own = |chain: &Chain| chain.route().namespace() == root.namespace();
+        let first = faults.iter().filter(|((chain, _), _)| is_own(chain)).map(|(_, words)| words.clone());
+        let objects = scope.group::<TreeObjects>(root).hash();
+        Some(Tree { objects, faults: faults.len(), first: first.take(TOLD).collect() })
+    }
+}
+
+impl Translator {
+    /// The roots whose trees shall be kept, or no longer, and that changed since this was last asked.
+    pub fn take_trees(&mut self) -> Vec<RouteId> {
+        self.engine_mut().take_changes::<TreeOf>()
+    }
+
+    /// Whether the tree of a root shall be kept, and what it is now.
+    pub fn tree(&self, root: &RouteId) -> Wish {
+        let engine = self.engine();
+        if let Some(tree) = engine.get::<TreeOf>(root) {
+            let names = engine.group::<TreeObjects>(root);
+            let object = |id: &ObjectId| Some((id.clone(), input::get(engine, id)?.object()));
+            let mut objects: BTreeMap<_, _> = names.iter().filter_map(|(id, _)| object(id)).collect();
+            if !objects.contains_key(&object_id(root)) {
+                objects.clear();
+            }
+            return Wish::Kept(Candidate { objects, faults: tree.faults, first: tree.first.to_vec() });
+        }
+        let is_set_aside = self.set_aside(&object_id(root)).is_some();
+        if is_set_aside || engine.fault::<TreeOf>(root).is_some() { Wish::Unknown } else { Wish::Over }
+    }
+
+    /// What the owner of a root is told of how its tree is kept; none where nobody asks for that. Whether that turned.
+    pub fn set_frozen(&mut self, root: &RouteId, told: Option<FreezeTold>) {
+        self.engine_mut().set::<FrozenTold>(root.live(), told);
+    }
+
+    /// What is kept of the tree of a root, from which it is served from the next settling on, as long as a policy asks for that;
+    /// none where nothing is.
+    pub fn set_edition(&mut self, root: &RouteId, edition: Option<&Edition>) {
+        let of = root.committed();
+        let Some(name) = of.edition.clone() else { return };
+        let engine = self.engine_mut();
+        let none = BTreeMap::new();
+        let objects = edition.map_or(&none, |edition| &edition.objects);
+        // Whoever is told what is kept of a tree is told all of it, and what is the same wakes nobody.
+        for (route, _) in engine.rows::<EditionRoutes>() {
+            if route.edition.as_ref() == Some(&name) && !objects.contains_key(&object_id(&route)) {
+                engine.set::<EditionRoutes>(route, None);
+            }
+        }
+        for (key, _) in engine.rows::<EditionObjects>() {
+            if key.0 == name && !objects.contains_key(&key.1) {
+                engine.set::<EditionObjects>(key, None);
+            }
+        }
+        for (id, object) in objects {
+            match RouteId::of(id) {
+                Some(route) => {
+                    let route = route.of_edition(Some(&name));
+                    engine.set::<EditionRoutes>(route, input::AnyRoute::of(object.clone()));
+                }
+                None => {
+                    engine.set::<EditionObjects>((name.clone(), id.clone()), Some(object.clone()));
+                }
+            }
+        }
+        let head = edition.map(|edition| EditionHead { hash: edition.hash().into() });
+        engine.set::<Editions>(root.live(), head);
+    }
+}

@@ -1,0 +1,110 @@
+//! Editions: the version of a tree of routes that is kept, and served in the place of the tree as it is.
+
+use std::sync::Arc;
+
+use api::ObjectId;
+use engine::Group;
+use ir::{Chain, Edition, Reason, RouteId};
+
+/// What names something of the objects as they are, or of an edition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Source<K> {
+    /// The edition; none for the objects as they are.
+    pub(crate) edition: Option<Edition>,
+    pub(crate) key: K,
+}
+
+impl<K> Source<K> {
+    /// As it is.
+    pub(crate) fn live(key: K) -> Self {
+        Self { edition: None, key }
+    }
+
+    /// As it is in the edition in which `route` stands, if it does in one.
+    pub(crate) fn beside(route: &RouteId, key: K) -> Self {
+        Self { edition: route.edition.clone(), key }
+    }
+}
+
+/// What a policy asks for the tree of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// That it keeps its last good version.
+    Freeze,
+    /// Nobody knows: the policy cannot be read or is refused, so that what was asked before goes on.
+    Unknown,
+}
+
+/// How a root is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedFrom {
+    /// As the objects are; what its tree comes to is looked at, since it shall be kept.
+    Objects,
+    /// From its edition.
+    Edition,
+}
+
+/// The objects of a tree as it is, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// A hash of the objects.
+    pub(crate) objects: [u8; 16],
+    /// How many faults it has, and the first of them.
+    pub(crate) faults: usize,
+    pub(crate) first: Box<[Arc<str>]>,
+}
+
+/// What the owner of a root is told of how its tree is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreezeTold {
+    /// Whether what is served is another version than the tree as it is.
+    pub is_frozen: bool,
+    /// Why.
+    pub reason: Reason,
+    /// In words.
+    pub message: Arc<str>,
+}
+
+/// An edition, apart from its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EditionHead {
+    /// The hash of its objects.
+    pub(crate) hash: Arc<str>,
+}
+
+tables! {
+    /// What a policy asks for the tree of a root; absent where that is the default.
+    AskedFor: RouteId => Asked;
+    /// How a root is served of which a policy asks that its tree is kept, or that was; absent for all others.
+    FreezingOf: RouteId => ServedFrom;
+    /// Files a route of an edition.
+    EditionMember: RouteId => ();
+    /// Finds out whether a rule of a tree that shall be kept does what it says, and of which objects it is made.
+    Judged: (Chain, u32) => ();
+    /// The same of a route of such a tree, apart from its rules.
+    JudgedRoute: Chain => ();
+    /// An object of a tree that shall be kept.
+    TreeObject: (RouteId, ObjectId) => ();
+    /// Trees that shall be kept, as they are.
+    TreeOf: RouteId => Tree;
+}
+
+groups! {
+    /// What is wrong with the tree of a root, by the place.
+    Faults: RouteId, (Chain, Option<u32>) => Arc<str>;
+}
+
+/// The objects of a root's tree, each with a hash of what it says.
+pub(crate) struct TreeObjects;
+
+impl Group for TreeObjects {
+    const NAME: &'static str = "TreeObjects";
+    type Key = RouteId;
+    type Sort = ObjectId;
+    type Entry = [u8; 16];
+    type Summary = ();
+
+    fn hash(entry: &[u8; 16]) -> [u8; 16] {
+        *entry
+    }
+}
