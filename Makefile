@@ -13,7 +13,7 @@ BACKENDS := --name a --listen 127.0.0.1:9001 --name b --listen 127.0.0.1:9002
 
 run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two backends included.
 	cargo build --quiet --bin portcullis --bin echo
-	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
+	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY) $(ARGUMENTS)
 
 test: envoy kubernetes ratelimit oidc ## Format, clippy, docs, all tests.
 	cargo fmt --all --check

@@ -23,7 +23,7 @@ use crate::{
         capacity::AskedHost,
         delegation::ServedChain,
         edition::{ServedFrom, TreeOf},
-        gateway::{Admission, Fault, GatewayRow},
+        gateway::{Admission, Fault},
         host::VirtualHost,
         input::Namespaces,
         listener::{Bucket, ListenerIndex, ListenerRow, ListenerSummary},
