@@ -17,11 +17,11 @@ use controller::{
     run::{Bind, Options, Source},
 };
 use envoy::bootstrap::{AdminAddress, XdsAddress};
-use ir::Settings;
 
 use crate::{
     cli::{self, CheckFormat, Format},
     logging,
+    settings::not_of_a_cluster,
     source::{self, Loaded, on_this_host},
 };
 
@@ -57,20 +57,6 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
         controller::run::run(options, stop).await?;
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// Refuses what is not supported for a cluster.
-///
-/// # Errors
-///
-/// It is asked for.
-pub(crate) fn not_of_a_cluster(settings: &Settings) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !settings.freeze.enabled,
-        "freeze.enabled is true: trees that keep their last good version are not supported in a cluster yet, but with files alone \
-         (--files); leave it out"
-    );
-    Ok(())
 }
 
 /// Ends when the process is asked to.

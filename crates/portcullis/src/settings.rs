@@ -302,6 +302,20 @@ pub(crate) fn apart_from_freeze(settings: &Settings, is_strict: bool) -> anyhow:
     Ok(())
 }
 
+/// Refuses what is not supported for a cluster.
+///
+/// # Errors
+///
+/// It is asked for.
+pub(crate) fn not_of_a_cluster(settings: &Settings) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !settings.freeze.enabled,
+        "freeze.enabled is true: trees that keep their last good version are not supported in a cluster yet, but with files alone \
+         (--files); leave it out"
+    );
+    Ok(())
+}
+
 /// What is declared under `key`.
 fn setting(key: &str) -> &'static Setting {
     SETTINGS.iter().find(|setting| setting.key == key).expect("only keys that are declared are asked for")

@@ -20,8 +20,7 @@ pub(crate) use controller::Controller;
 
 use crate::{
     cli::{FileArgs, From, SourceArgs},
-    commands::not_of_a_cluster,
-    settings::{SettingsArgs, apart_from_freeze},
+    settings::{SettingsArgs, apart_from_freeze, not_of_a_cluster},
 };
 
 /// What answers, and the cluster if one is at hand.
