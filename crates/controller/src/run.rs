@@ -17,7 +17,7 @@ use futures::{
     StreamExt,
     stream::{BoxStream, SelectAll},
 };
-use ir::Settings;
+use ir::{Settings, settings::Freeze};
 use tokio::{
     sync::{mpsc, watch},
     time::{MissedTickBehavior, interval},
@@ -211,20 +211,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if cluster.is_some() || folder.is_some() {
         task = task.with_records();
     }
-    let mut keeping = None;
-    match &folder {
-        Some(folder) if freeze.enabled => {
-            let (keeper, wants) = task.keeping(freeze);
-            let (told, of_editions) = mpsc::channel(16);
-            events.push(ReceiverStream::new(of_editions).map(Event::Edition).boxed());
-            (task, keeping) = (keeper, Some((folder.clone(), wants, told)));
-        }
-        // Nobody sees to it that what is kept stays what it was, so it is not to be served when somebody does again.
-        Some(folder) => {
-            let ended = editions::end_all(folder).await;
-            ended.map_err(|error| RunError::Editions { path: folder.path().to_owned(), why: error.to_string() })?;
-        }
-        None => {}
+    if let Some(folder) = &folder {
+        task = keeping(task, folder, freeze, &mut events).await?;
     }
     let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 
@@ -245,9 +233,6 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (_leads, leading) = watch::channel(true);
     if let Some(folder) = folder {
         tokio::spawn(records::keep(folder, aside.clone(), leading, stored.clone()));
-    }
-    if let Some((folder, wants, told)) = keeping {
-        tokio::spawn(editions::keep(folder, wants, told));
     }
     let following = match folders {
         None => None,
@@ -279,6 +264,26 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     finish(proxies).await;
     servers.stop(outcome.is_ok()).await;
     outcome
+}
+
+/// Has trees be kept in a folder, if that is to be.
+async fn keeping(
+    task: EngineTask,
+    folder: &Folder,
+    freeze: Freeze,
+    events: &mut SelectAll<BoxStream<'static, Event>>,
+) -> Result<EngineTask, RunError> {
+    if !freeze.enabled {
+        // Nobody sees to it that what is kept stays what it was, so it is not to be served when somebody does again.
+        let ended = editions::end_all(folder).await;
+        ended.map_err(|error| RunError::Editions { path: folder.path().to_owned(), why: error.to_string() })?;
+        return Ok(task);
+    }
+    let (task, wants) = task.keeping(freeze);
+    let (told, of_editions) = mpsc::channel(16);
+    events.push(ReceiverStream::new(of_editions).map(Event::Edition).boxed());
+    tokio::spawn(editions::keep(folder.clone(), wants, told));
+    Ok(task)
 }
 
 fn xds_config(

@@ -201,7 +201,8 @@ impl Freezer {
         let root = self.roots.entry(id.clone()).or_default();
         let thaws = annotation(guarded, id, THAW)
             .is_some_and(|named| root.edition.as_ref().is_some_and(|kept| *kept.hash == *named));
-        if !candidate.is_good() && !(thaws && !candidate.objects.is_empty()) {
+        let is_to_be_kept = candidate.is_good() || thaws && !candidate.objects.is_empty();
+        if !is_to_be_kept {
             return wrote;
         }
         self.keep(id, candidate, uid, guarded) | wrote

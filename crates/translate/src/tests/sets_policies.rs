@@ -47,7 +47,7 @@ fn at_host(scene: &Scene, host: &str) -> Option<Value> {
         scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("a route configuration");
     let hosts = config["virtualHosts"].as_array().expect("virtual hosts");
     let of_host = hosts.iter().find(|it| it["domains"][0] == host).expect("a virtual host");
-    [of_host, &config].into_iter().find_map(|place| size(place))
+    [of_host, &config].into_iter().find_map(size)
 }
 
 fn size(place: &Value) -> Option<Value> {

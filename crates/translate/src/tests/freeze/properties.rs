@@ -100,8 +100,8 @@ fn rules() -> impl Strategy<Value = Value> {
         rule
     });
     vec(rule, 1..3).prop_map(|mut rules| {
-        if let Some(rules) = rules.get_mut(1..) {
-            rules.iter_mut().for_each(|rule| drop(rule.as_object_mut().expect("a rule").remove("name")));
+        for rule in rules.iter_mut().skip(1) {
+            rule.as_object_mut().expect("a rule").remove("name");
         }
         json!(rules)
     })
@@ -172,8 +172,11 @@ fn part() -> BoxedStrategy<Value> {
     prop_oneof![6 => children, 2 => root, 1 => Just(other), 3 => policies, 3 => traffic, 1 => around].boxed()
 }
 
+/// Objects that are put, or removed, together.
+type Batch = Vec<(Value, bool)>;
+
 /// A tree that is sound, and what becomes of it.
-fn trees() -> impl Strategy<Value = (BTreeMap<ObjectId, Object>, Vec<Vec<(Value, bool)>>)> {
+fn trees() -> impl Strategy<Value = (BTreeMap<ObjectId, Object>, Vec<Batch>)> {
     let start = [
         class(),
         gateway("edge", json!([http("web", 80, ""), http("other", 81, "*.example.com")])),
@@ -195,11 +198,7 @@ fn trees() -> impl Strategy<Value = (BTreeMap<ObjectId, Object>, Vec<Vec<(Value,
 }
 
 /// Goes through batches, of which `is_heard` tells whose trees are stored at once and which later.
-fn go_through(
-    mut objects: BTreeMap<ObjectId, Object>,
-    batches: Vec<Vec<(Value, bool)>>,
-    heard: u64,
-) -> Result<(), TestCaseError> {
+fn go_through(mut objects: BTreeMap<ObjectId, Object>, batches: Vec<Batch>, heard: u64) -> Result<(), TestCaseError> {
     let mut kept = BTreeMap::new();
     let mut incremental = fresh(freezing_settings(), objects.values(), &kept);
     keep(&mut incremental, &mut kept, |_| true);
