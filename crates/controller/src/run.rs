@@ -172,12 +172,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let listeners = Listeners::bind(&options.xds, cluster.is_some(), options.admin, options.metrics).await?;
     let supervisor = match envoy {
         None => None,
-        Some(envoy) => {
-            let (xds, edge) = (listeners.xds_address(), options.settings.edge.clone());
-            let supervisor = Supervisor { envoy, xds, edge, grace_period: GRACE_PERIOD, metrics: metrics.clone() };
-            tracing::info!(version = supervisor.probe().await?, "Envoy");
-            Some(supervisor)
-        }
+        Some(envoy) => Some(supervise(envoy, &listeners, &options.settings, &metrics).await?),
     };
     listeners.log();
 
@@ -264,6 +259,19 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     finish(proxies).await;
     servers.stop(outcome.is_ok()).await;
     outcome
+}
+
+/// Who runs proxies here, by a program that is one.
+async fn supervise(
+    envoy: PathBuf,
+    listeners: &Listeners,
+    settings: &Settings,
+    metrics: &Metrics,
+) -> Result<Supervisor, RunError> {
+    let (xds, edge) = (listeners.xds_address(), settings.edge.clone());
+    let supervisor = Supervisor { envoy, xds, edge, grace_period: GRACE_PERIOD, metrics: metrics.clone() };
+    tracing::info!(version = supervisor.probe().await?, "Envoy");
+    Ok(supervisor)
 }
 
 /// Has trees be kept in a folder, if that is to be.

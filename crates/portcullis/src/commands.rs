@@ -54,7 +54,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             fail_at: args.fail_at,
         };
         let stop = stop_signal().context("cannot listen for signals")?;
-        controller::run::run(options, stop).await?;
+        Box::pin(controller::run::run(options, stop)).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
