@@ -163,8 +163,9 @@ impl Level {
             let joined = match (&first.parsed.unit, &supplied.parsed.unit) {
                 (Ok(unit), Ok(other)) if unit.adds_up() => unit.over(other),
                 (Ok(unit), Err(_)) if unit.adds_up() => {
-                    // What is merged with something broken is as broken.
-                    *first = supplied;
+                    // What is merged with something broken is as broken, and holds where that holds.
+                    let sound = std::mem::replace(first, supplied);
+                    first.with = std::iter::once(sound.policy).chain(sound.with).collect();
                     continue;
                 }
                 _ => None,

@@ -122,6 +122,20 @@ fn the_loser_between_levels_is_told_the_level_or_whose_annotation_decided() {
 }
 
 #[test]
+fn a_policy_that_adds_up_with_a_broken_one_is_told_who_overrides_both() {
+    let acl = |range: &str| json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": [range], "action": "deny"}]}});
+    let scene = scene([
+        route("root", json!({"rules": [to("/a", &["leaf"])]})),
+        child("leaf", json!([forward("/a")])),
+        weighing(on("sound", at("HTTPRoute", "root"), acl("10.0.0.0/8")), 1),
+        on("broken", at("HTTPRoute", "root"), acl("10.0.0.1/8")),
+        on("near", at("HTTPRoute", "leaf"), acl("192.0.2.0/24")),
+    ]);
+    let told = attached(&scene, "apps/sound");
+    assert!(told.ends_with("overridden by TrafficPolicy apps/near (of a level nearer to the rule)"), "{told}");
+}
+
+#[test]
 fn a_sound_policy_beside_one_that_is_broken_is_in_force_nowhere() {
     let mut scene = scene([
         route("r", json!({"rules": [forward("/a")]})),

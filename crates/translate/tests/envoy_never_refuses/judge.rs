@@ -7,6 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
+use api::{Kind, ObjectId};
 use envoy::{
     ResourceKind,
     bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
@@ -31,6 +32,8 @@ pub(crate) struct Sent {
 struct Resources {
     prefix: String,
     by_name: BTreeMap<(ResourceKind, String), Value>,
+    /// Whether they have nothing to show to backends that a certificate is shown to: these are not sent, and nobody waits for them.
+    shows_nothing: bool,
 }
 
 impl Sent {
@@ -42,7 +45,13 @@ impl Sent {
                 let value = envoy_json::value(key.kind.message_name(), &encoded.body.to_bytes()).expect("JSON");
                 ((key.kind, key.name.to_string()), value)
             });
-            let resources = Resources { prefix: format!("{prefix}/{gateway}/"), by_name: by_name.collect() };
+            let status =
+                translator.status(&ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()));
+            let resources = Resources {
+                prefix: format!("{prefix}/{gateway}/"),
+                by_name: by_name.collect(),
+                shows_nothing: status.is_some_and(|status| status.contains("spec.tls.backend.clientCertificateRef")),
+            };
             resources.add_to(&mut sent);
         }
         sent
@@ -187,7 +196,8 @@ impl Resources {
 
     fn reference(&self, cluster: &mut Value) {
         let name = cluster.as_str().expect("a name").to_owned();
-        if name != BROKEN_CLUSTER {
+        let may_be_missing = name == BROKEN_CLUSTER || self.shows_nothing && name.contains("/tls");
+        if !may_be_missing {
             self.get(ResourceKind::Cluster, &name);
         }
         *cluster = json!(self.named(&name));
