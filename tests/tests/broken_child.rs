@@ -10,7 +10,7 @@ use portcullis_tests::oracle::{Oracle, Outcome, Settings};
 use portcullis_tests::{manifests, portcullis};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
-use translate::testing::Draws;
+use worlds::Draws;
 
 /// How many worlds are looked at, besides new ones; in some there is no child that takes a request.
 const WORLDS: usize = 45;

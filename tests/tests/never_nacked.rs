@@ -13,9 +13,9 @@ use portcullis_tests::ports;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
-use translate::testing::Draws;
-use translate::testing::values::GATEWAYS;
-use translate::testing::world::{Place, world};
+use worlds::Draws;
+use worlds::values::GATEWAYS;
+use worlds::world::{Place, world};
 
 const WORLDS: usize = 100;
 

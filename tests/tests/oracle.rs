@@ -10,8 +10,8 @@ use portcullis_tests::oracle::stage::{REGEX_MAX_TIME, Seen, Stage};
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
 use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings, Treatment};
 use proptest::strategy::ValueTree;
-use translate::testing::Draws;
 use translate::{Change, Translator};
+use worlds::Draws;
 
 /// So many worlds that are the same in each run, and new ones.
 fn some(kind: Kind, fixed: usize) -> Vec<World> {

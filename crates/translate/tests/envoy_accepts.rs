@@ -12,8 +12,8 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
-use translate::testing::Draws;
 use validate::{cors, duration, format, header, hostname, name, number, path, regex, tls};
+use worlds::Draws;
 
 #[path = "envoy_accepts/units.rs"]
 mod units;

@@ -15,7 +15,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use translate::testing::Draws;
+use worlds::Draws;
 
 use super::guards::policy;
 use super::{HOST, route};

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{self, Request, Target};
 use portcullis_tests::process::memory;
 use serde_json::{Value, json};
-use translate::testing::tenant::NAMESPACES;
+use worlds::tenant::NAMESPACES;
 
 use crate::estate::Estate;
 

@@ -9,7 +9,7 @@ use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
-use translate::testing::tenant::{HEALTHY, NEIGHBOUR, OWNED_HOST, Place, SHARED, TREE_HOST, victims};
+use worlds::tenant::{HEALTHY, NEIGHBOUR, OWNED_HOST, Place, SHARED, TREE_HOST, victims};
 
 /// A Gateway of the platform with victims, whose Envoy runs.
 pub(crate) struct Estate {

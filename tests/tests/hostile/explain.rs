@@ -13,8 +13,8 @@ use proptest::strategy::ValueTree;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use translate::testing::Draws;
-use translate::testing::tenant::{SHARED, tenant};
+use worlds::Draws;
+use worlds::tenant::{SHARED, tenant};
 
 use crate::estate::Estate;
 

@@ -8,7 +8,7 @@ use portcullis_tests::client::{Connection, Protocol, Request, Target};
 use portcullis_tests::process::memory;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
-use translate::testing::tenant::{HEALTHY, OWNED_HOST};
+use worlds::tenant::{HEALTHY, OWNED_HOST};
 
 use crate::estate::Estate;
 use crate::frames::{End, Flood, flood};

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{Connection, Protocol, Request};
 use serde_json::json;
-use translate::testing::tenant::{HEALTHY, OWNED_HOST};
+use worlds::tenant::{HEALTHY, OWNED_HOST};
 
 use crate::estate::Estate;
 

@@ -4,10 +4,8 @@
 use anyhow::{Context, Result, ensure};
 use proptest::strategy::ValueTree;
 use serde_json::Value;
-use translate::testing::{
-    Draws,
-    tenant::{NAMESPACES, tenant},
-};
+use worlds::Draws;
+use worlds::tenant::{NAMESPACES, tenant};
 
 use crate::estate::Estate;
 

@@ -7,11 +7,9 @@ use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use prost::Message as _;
 use serde_json::{Value, json};
-use translate::{
-    Change, Translator,
-    testing::tenant::{
-        HEALTHY, NAMESPACES, NEIGHBOUR, OWN, OWNED_HOST, Place, SHARED, TREE_HOST, VICTIMS, rules, tenant, victims,
-    },
+use translate::{Change, Translator};
+use worlds::tenant::{
+    HEALTHY, NAMESPACES, NEIGHBOUR, OWN, OWNED_HOST, Place, SHARED, TREE_HOST, VICTIMS, rules, tenant, victims,
 };
 
 use crate::{Request, explain};

@@ -6,6 +6,7 @@ use api::{Kind, Object, ObjectId};
 use envoy::ResourceKind;
 use ir::GATEWAY_API;
 use serde_json::{Value, json};
+use worlds::extension::key;
 
 use crate::{Change, Changes, Translator};
 
@@ -357,11 +358,6 @@ pub fn judged_login(name: &str) -> Value {
     all["spec"]["oauth2"]["jwt"] =
         json!({"jwksURI": "https://issuer.example/keys", "idToken": {"claimsToHeaders": claims}});
     all
-}
-
-/// A public key that consists of one letter.
-pub fn key(letter: char) -> Value {
-    json!({"kty": "OKP", "crv": "Ed25519", "x": format!("{}A", letter.to_string().repeat(42)), "alg": "EdDSA"})
 }
 
 /// GatewayExtension `apps/NAME`, which takes tokens that were signed by these.

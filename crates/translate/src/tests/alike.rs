@@ -7,15 +7,13 @@ use envoy::{ResourceKind, slots};
 use ir::Settings;
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
+use worlds::{
+    Draws,
+    world::{Place, world},
+};
 
 use super::scene::{Scene, gateway, http, route, service};
-use crate::{
-    Change, Translator,
-    testing::{
-        Draws,
-        world::{Place, world},
-    },
-};
+use crate::{Change, Translator};
 
 /// A route configuration as if each row said all by itself: what it says for its rows stands in them again, in their words.
 /// Only where each of its virtual hosts switches that off.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, forward, gateway, http, key, route, service, tokens};
+use worlds::extension::key;
+
+use super::scene::{Scene, forward, gateway, http, route, service, tokens};
 
 /// About 100 plain routes.
 const SMALL: u64 = 700_000;

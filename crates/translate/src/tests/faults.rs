@@ -10,12 +10,10 @@ use envoy::{Encoded, ResourceKey, ResourceKind};
 use ir::{NsName, Settings};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
+use worlds::Draws;
 
 use super::{alike::spelled_out, object};
-use crate::{
-    Change, Changes, Deploying, Translator,
-    testing::{Draws, one_of_each},
-};
+use crate::{Change, Changes, Deploying, Translator, testing::one_of_each};
 
 const HOSTS: &[&str] = &[
     "x.org",

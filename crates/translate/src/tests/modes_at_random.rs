@@ -10,7 +10,7 @@ use super::{
     policies::{at, at_section, policy, with},
     scene::{Scene, child, forward, gateway, http, route, service, to},
 };
-use crate::testing::Draws;
+use worlds::Draws;
 
 /// What a policy says of three units: one of fields, one as a whole, one of operations.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,10 +5,11 @@
 use api::Kind;
 use envoy::ResourceKind;
 use serde_json::{Value, json};
+use worlds::extension::key;
 
 use super::{
     policies::{at, policy, with},
-    scene::{Scene, gateway, http, key, route, service, tokens},
+    scene::{Scene, gateway, http, route, service, tokens},
 };
 
 const RESOURCE: &str = "jwtAuth";

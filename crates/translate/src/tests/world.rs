@@ -12,7 +12,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use self::listeners::{at_set, listener, listener_set};
-use crate::testing::{extension::extensions, units::each};
+use worlds::{extension::extensions, units::each};
 
 const NAMESPACES: [&str; 3] = ["infra", "apps", "other"];
 const HOSTNAMES: [&str; 7] =

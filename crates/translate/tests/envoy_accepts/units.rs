@@ -6,7 +6,7 @@ use ::units::{Everybody, Everywhere, Others};
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::{bytes::Fields, json};
 use serde_json::{Value, json};
-use translate::testing::{Draws, units::each};
+use worlds::{Draws, units::each};
 
 use super::{VALUES, bootstrap, host, judge, prefix, route, values};
 

@@ -1,7 +1,7 @@
 //! Worlds that no generator finds by chance: as much of one thing as Envoy takes, and more.
 
 use serde_json::{Value, json};
-use translate::testing::world::class;
+use worlds::world::class;
 
 /// A world and what it has much of.
 type Corner = (&'static str, Vec<Value>);

@@ -14,12 +14,10 @@ use ir::{Settings, settings::LOGIN_SEED_BYTES};
 use judge::{Sent, refused};
 use proptest::strategy::ValueTree;
 use serde_json::Value;
-use translate::{
-    Change, LoginSeed, Translator,
-    testing::{
-        Draws,
-        world::{Place, world},
-    },
+use translate::{Change, LoginSeed, Translator};
+use worlds::{
+    Draws,
+    world::{Place, world},
 };
 
 /// How many worlds are judged, besides new ones.

@@ -273,7 +273,7 @@ proptest! {
 
 #[test]
 fn worlds_have_trees_that_are_kept() {
-    let mut draws = crate::testing::Draws::new();
+    let mut draws = worlds::Draws::new();
     let (mut count, mut frozen) = (0, 0);
     for world in draws.take(&trees(), 64) {
         let (objects, batches) = world.current();

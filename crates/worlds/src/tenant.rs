@@ -80,12 +80,12 @@ pub fn victims(place: &Place, rules: &[Value]) -> Vec<Value> {
     };
     let [rsa, ecdsa] = [
         (
-            include_str!("../../../validate/src/tls/testdata/rsa.crt"),
-            include_str!("../../../validate/src/tls/testdata/rsa.key"),
+            include_str!("../../validate/src/tls/testdata/rsa.crt"),
+            include_str!("../../validate/src/tls/testdata/rsa.key"),
         ),
         (
-            include_str!("../../../validate/src/tls/testdata/p521.crt"),
-            include_str!("../../../validate/src/tls/testdata/p521.key"),
+            include_str!("../../validate/src/tls/testdata/p521.crt"),
+            include_str!("../../validate/src/tls/testdata/p521.key"),
         ),
     ];
     objects.push(certificate("theirs", rsa.0, rsa.1));

@@ -103,7 +103,7 @@ pub(super) fn authorities(pems: &'static [(&'static str, &'static str)]) -> Boxe
 
 /// A BackendConfigPolicy with some of all fields.
 pub(super) fn config_policy() -> BoxedStrategy<Value> {
-    let Value::Object(sound) = units::upstream::samples() else { return Just(Value::Null).boxed() };
+    let Value::Object(sound) = ::units::upstream::samples() else { return Just(Value::Null).boxed() };
     let sound: Vec<_> = sound.into_iter().collect();
     let other = [
         ("http2ProtocolOptions", json!({"initialStreamWindowSize": "64Ki", "connectionKeepalive": {"timeout": "1s"}})),

@@ -26,49 +26,40 @@ pub struct Place {
 
 /// Certificate chains and keys, of which only the first three pairs are such that Envoy serves them.
 const PEMS: [(&str, &str); 12] = [
+    (include_str!("../../validate/src/tls/testdata/rsa.crt"), include_str!("../../validate/src/tls/testdata/rsa.key")),
     (
-        include_str!("../../../validate/src/tls/testdata/rsa.crt"),
-        include_str!("../../../validate/src/tls/testdata/rsa.key"),
+        include_str!("../../validate/src/tls/testdata/p521.crt"),
+        include_str!("../../validate/src/tls/testdata/p521.key"),
     ),
     (
-        include_str!("../../../validate/src/tls/testdata/p521.crt"),
-        include_str!("../../../validate/src/tls/testdata/p521.key"),
+        include_str!("../../validate/src/tls/testdata/rsa.crt"),
+        include_str!("../../validate/src/tls/testdata/rsa-pkcs1.key"),
+    ),
+    (include_str!("../../validate/src/tls/testdata/rsa.crt"), include_str!("../../validate/src/tls/testdata/p521.key")),
+    (
+        include_str!("../../validate/src/tls/testdata/rsa-small.crt"),
+        include_str!("../../validate/src/tls/testdata/rsa-small.key"),
     ),
     (
-        include_str!("../../../validate/src/tls/testdata/rsa.crt"),
-        include_str!("../../../validate/src/tls/testdata/rsa-pkcs1.key"),
+        include_str!("../../validate/src/tls/testdata/k256.crt"),
+        include_str!("../../validate/src/tls/testdata/k256.key"),
+    ),
+    (include_str!("../../validate/src/tls/testdata/pss.crt"), include_str!("../../validate/src/tls/testdata/pss.key")),
+    (
+        include_str!("../../validate/src/tls/testdata/must-staple.crt"),
+        include_str!("../../validate/src/tls/testdata/p256.key"),
     ),
     (
-        include_str!("../../../validate/src/tls/testdata/rsa.crt"),
-        include_str!("../../../validate/src/tls/testdata/p521.key"),
+        include_str!("../../validate/src/tls/testdata/nameless.crt"),
+        include_str!("../../validate/src/tls/testdata/p256.key"),
     ),
     (
-        include_str!("../../../validate/src/tls/testdata/rsa-small.crt"),
-        include_str!("../../../validate/src/tls/testdata/rsa-small.key"),
+        include_str!("../../validate/src/tls/testdata/p256-encipher.crt"),
+        include_str!("../../validate/src/tls/testdata/p256.key"),
     ),
     (
-        include_str!("../../../validate/src/tls/testdata/k256.crt"),
-        include_str!("../../../validate/src/tls/testdata/k256.key"),
-    ),
-    (
-        include_str!("../../../validate/src/tls/testdata/pss.crt"),
-        include_str!("../../../validate/src/tls/testdata/pss.key"),
-    ),
-    (
-        include_str!("../../../validate/src/tls/testdata/must-staple.crt"),
-        include_str!("../../../validate/src/tls/testdata/p256.key"),
-    ),
-    (
-        include_str!("../../../validate/src/tls/testdata/nameless.crt"),
-        include_str!("../../../validate/src/tls/testdata/p256.key"),
-    ),
-    (
-        include_str!("../../../validate/src/tls/testdata/p256-encipher.crt"),
-        include_str!("../../../validate/src/tls/testdata/p256.key"),
-    ),
-    (
-        include_str!("../../../validate/src/tls/testdata/expired.crt"),
-        include_str!("../../../validate/src/tls/testdata/p256.key"),
+        include_str!("../../validate/src/tls/testdata/expired.crt"),
+        include_str!("../../validate/src/tls/testdata/p256.key"),
     ),
     ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not a key"),
 ];

@@ -30,7 +30,7 @@ pub(super) fn listener_policy() -> BoxedStrategy<Value> {
 }
 
 fn listener() -> BoxedStrategy<Value> {
-    let Value::Object(mut sound) = units::downstream::samples() else { return Just(Value::Null).boxed() };
+    let Value::Object(mut sound) = ::units::downstream::samples() else { return Just(Value::Null).boxed() };
     let Some(Value::Object(http)) = sound.remove("httpSettings") else { return Just(Value::Null).boxed() };
     let connection: Vec<_> = sound.into_iter().collect();
     let http: Vec<_> = http.into_iter().collect();

@@ -8,10 +8,15 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{scene, values};
+use super::values;
+
+/// A public key that consists of one letter.
+pub fn key(letter: char) -> Value {
+    json!({"kty": "OKP", "crv": "Ed25519", "x": format!("{}A", letter.to_string().repeat(42)), "alg": "EdDSA"})
+}
 
 /// GatewayExtensions, one of each name in [`values::EXTENSIONS`], and a ConfigMap with keys that they may name.
-pub(crate) fn extensions() -> BoxedStrategy<Vec<Value>> {
+pub fn extensions() -> BoxedStrategy<Vec<Value>> {
     let all = (
         judge(),
         over_http(),
@@ -227,7 +232,7 @@ fn key_set() -> BoxedStrategy<String> {
     no_point["y"] = json!("AQAB");
     let other = json!({"kty": "EC", "crv": "secp256k1", "x": "AQAB", "y": "AQAB"});
     let shared = json!({"kty": "oct", "k": "AQAB"});
-    let key = select(vec![rsa, point.clone(), point, scene::key('A'), no_point, other, shared]);
+    let key = select(vec![rsa, point.clone(), point, key('A'), no_point, other, shared]);
     prop_oneof![
         4 => vec(key.clone(), 0..3).prop_map(|keys| json!({"keys": keys}).to_string()),
         2 => key.prop_map(|key| key.to_string()),
