@@ -18,7 +18,7 @@ pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 pub(super) const CREDENTIALS: [&str; 2] = ["k0", "k1"];
 
 /// The extensions that worlds have, all in `apps`.
-pub(super) const EXTENSIONS: [&str; 8] =
+pub const EXTENSIONS: [&str; 8] =
     ["judge", "over-http", "processor", "early", "counter", "tokens", "tokens2", "login"];
 
 /// Lines of htpasswd files that Envoy takes.
