@@ -8,10 +8,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    values,
-    world::{Place, route as route_of},
-};
+use super::{place::Place, route::route as route_of, values};
 
 /// A listener of TLS, TCP or UDP; those of TLS are at the port that others have with TLS.
 pub(super) fn listener(place: &Place) -> BoxedStrategy<Value> {

@@ -18,8 +18,7 @@ pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 pub(super) const CREDENTIALS: [&str; 2] = ["k0", "k1"];
 
 /// The extensions that worlds have, all in `apps`.
-pub const EXTENSIONS: [&str; 8] =
-    ["judge", "over-http", "processor", "early", "counter", "tokens", "tokens2", "login"];
+pub const EXTENSIONS: [&str; 8] = ["judge", "over-http", "processor", "early", "counter", "tokens", "tokens2", "login"];
 
 /// Lines of htpasswd files that Envoy takes.
 pub(super) const USERS: [&str; 3] =

@@ -8,21 +8,13 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
+pub use super::place::Place;
 use super::{
-    backends, edit, extension, grpc, listener_policy, policy, rule, stream,
+    backends, edit, extension, grpc, listener_policy, policy,
+    route::route,
+    rule, stream,
     values::{self, GATEWAYS},
 };
-
-/// What depends on where the worlds are used.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Ports of listeners; the last one mostly with TLS, the others mostly without.
-    pub ports: Vec<u16>,
-    /// Addresses of Gateways.
-    pub addresses: Vec<&'static str>,
-    /// How many values at most are changed at any place.
-    pub edits: usize,
-}
 
 /// Certificate chains and keys, of which only the first three pairs are such that Envoy serves them.
 const PEMS: [(&str, &str); 12] = [
@@ -279,40 +271,6 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
             }
             listener["allowedRoutes"] = json!({"namespaces": {"from": from}});
             listener
-        })
-        .boxed()
-}
-
-pub(super) fn route(kind: &'static str, rule: BoxedStrategy<Value>, place: &Place) -> BoxedStrategy<Value> {
-    let ports = place.ports.clone();
-    let parent = (
-        prop_oneof![3 => Just(GATEWAYS[0]), 1 => Just(GATEWAYS[1])],
-        option::weighted(0.1, 0..4_u8),
-        option::weighted(0.1, select(ports)),
-        option::weighted(0.3, (select(&["infra", "apps"][..]), 0..3_u8)),
-    )
-        .prop_map(|(gateway, section, port, set)| {
-            let mut parent = match set {
-                Some((namespace, number)) => json!({"group": "gateway.networking.k8s.io", "kind": "ListenerSet",
-                    "namespace": namespace, "name": format!("z{number}")}),
-                None => json!({"name": gateway, "namespace": "infra"}),
-            };
-            if let Some(section) = section {
-                parent["sectionName"] = json!(format!("l{section}"));
-            }
-            if let Some(port) = port {
-                parent["port"] = json!(port);
-            }
-            parent
-        });
-    let hostnames = prop_oneof![Just(Vec::new()), vec(values::hostname(), 1..4)];
-    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule, 1..4), values::priority())
-        .prop_map(move |(namespace, parents, hostnames, rules, annotations)| {
-            json!({
-                "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
-                "metadata": {"namespace": namespace, "annotations": annotations},
-                "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules},
-            })
         })
         .boxed()
 }

@@ -45,7 +45,19 @@ fn translator(world: &[Value], settings: Settings) -> Translator {
     translator
 }
 
+/// A world, printed if what is sent for it cannot be put together.
+struct Tried<'a>(&'a [Value]);
+
+impl Drop for Tried<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.iter().for_each(|object| println!("{object}"));
+        }
+    }
+}
+
 fn sent(world: &[Value], number: usize) -> Sent {
+    let _tried = Tried(world);
     let ports =
         if number.is_multiple_of(2) { ir::settings::PortMapping::Own } else { ir::settings::PortMapping::Mapped };
     Sent::by(&translator(world, Settings { ports, ..Settings::default() }), &format!("w{number}"))
