@@ -196,7 +196,7 @@ impl Resources {
 
     fn reference(&self, cluster: &mut Value) {
         let name = cluster.as_str().expect("a name").to_owned();
-        let may_be_missing = name == BROKEN_CLUSTER || self.shows_nothing && name.contains("/tls");
+        let may_be_missing = name == BROKEN_CLUSTER || self.shows_nothing;
         if !may_be_missing {
             self.get(ResourceKind::Cluster, &name);
         }
