@@ -24,12 +24,13 @@ use ir::{
 use self::hosts::BackendHosts;
 use crate::{
     internal,
+    offer::is_strict,
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, ShownThere, Unusable},
         gateway::{ClientCertificate, Fault},
         input::{ClearedPart, Config, Services, Slices},
         stream::WaysAt,
-        strict::{Part, PartId, is_strict},
+        strict::{Part, PartId},
         tls::Secured,
     },
 };

@@ -23,6 +23,7 @@ mod host;
 pub mod inspect;
 mod internal;
 mod login;
+mod offer;
 mod output;
 mod policy;
 mod proxies;

@@ -34,6 +34,7 @@ use crate::{
     gateway::policy::DownstreamOf,
     inspect::sent::owner,
     login,
+    offer::{is_strict, offer},
     policy::wide::{
         BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
     },
@@ -49,7 +50,7 @@ use crate::{
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
         stream::{ChainsAt, ShutAt},
-        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope, is_strict, offer},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,

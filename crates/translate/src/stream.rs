@@ -26,6 +26,7 @@ use crate::{
     capacity::overrun,
     grant::Referrer,
     internal,
+    offer::offer,
     tables::{
         attachment::Attached,
         backend::ClusterId,
@@ -39,7 +40,7 @@ use crate::{
             ChainsAt, Dialed, Owned, Place, PlaceShares, RoomOf, ServedPlace, Shares, ShutAt, StreamRule, StreamShare,
             Streams, StreamsAt, WaysAt, Winner, places,
         },
-        strict::{Owner, PartId, offer},
+        strict::{Owner, PartId},
         tls::DialedBy,
     },
 };

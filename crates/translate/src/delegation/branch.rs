@@ -11,6 +11,7 @@ use super::{
     select::consents,
     share::Claim,
 };
+use crate::offer::is_strict;
 use crate::tables::{
     attachment::{Attached, Attachment},
     delegation::{
@@ -21,7 +22,6 @@ use crate::tables::{
     input::Config,
     policy::PolicyAt,
     route::RouteHead,
-    strict::is_strict,
 };
 
 tables! {

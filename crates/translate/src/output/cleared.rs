@@ -14,12 +14,13 @@ use ir::{
 use super::{closed, is_stream, listener, stream_chain};
 use crate::{
     gateway::policy::DownstreamOf,
+    offer::is_strict,
     stream::place_of,
     tables::{
         input::{ClearedListener, ClearedPart, Config, ObjectKey, RefusedPart, object_id},
         listener::{ListenerRow, PortListeners},
         stream::{ChainsAt, Winner},
-        strict::{OfferedListener, Owner, Part, PartId, is_strict},
+        strict::{OfferedListener, Owner, Part, PartId},
     },
 };
 

@@ -21,6 +21,7 @@ use self::{
 use super::{Conditions, Report, and_notes, json, listed};
 use crate::{
     delegation::may_consent,
+    offer::is_strict,
     stream::Unserved,
     tables::{
         attachment::{Attachment, Unacceptable},
@@ -29,7 +30,6 @@ use crate::{
         gateway::Fault,
         input::{Config, FrozenTold, Waiting},
         route::{RouteGeneration, RouteHead},
-        strict::is_strict,
     },
     words::listed_with,
 };

@@ -14,12 +14,12 @@ use super::{
     },
     listed,
 };
+use crate::offer::is_strict;
 use crate::tables::{
     gateway::GatewayRow,
     input::RefusedListener,
     listener::{ListenerRow, ListenerState},
     set::{AttachedSets, Head, SetHead, SetModel, SetRow, Standing},
-    strict::is_strict,
 };
 
 tables! {

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use api::ObjectId;
-use engine::{Emitter, Scope};
 use envoy::{extensions::TokenJudges, resource::Encoded};
 use ir::{
     Hostname, ListenerId, NsName, Port,
@@ -15,7 +14,7 @@ use ir::{
     rule::{ExtensionEntry, Slot},
 };
 
-use super::{backend::ClusterId, input::Strict, policy::Target};
+use super::{backend::ClusterId, policy::Target};
 
 tables! {
     /// What is offered of a part that rules and wider scopes share, while anybody asks for it.
@@ -24,18 +23,6 @@ tables! {
     OfferedWide: ListenerId => Wide;
     /// A port of a Gateway as its objects make it, without the chains of TLSRoutes, which are parts.
     OfferedListener: (NsName, Port) => Listener;
-}
-
-/// Whether what is sent is what Envoy has taken.
-pub(crate) fn is_strict(scope: &Scope<'_>) -> bool {
-    scope.get::<Strict>(&()).is_some()
-}
-
-/// Has a part be judged, where Envoy is asked first.
-pub(crate) fn offer(scope: &Emitter<'_>, part: PartId) {
-    if is_strict(scope) {
-        scope.demand::<OfferedPart>(part);
-    }
 }
 
 /// What goes by itself: a part that rules and wider scopes share, or a chain of a listener.
