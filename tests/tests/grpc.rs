@@ -1,5 +1,8 @@
 //! GRPCRoutes with peers that are no tests of ours: tonic as client and as server, with a real Envoy between.
 
+#[path = "grpc/web.rs"]
+mod web;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;

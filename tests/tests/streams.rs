@@ -1,5 +1,7 @@
 //! TCPRoutes, UDPRoutes and TLSRoutes through a real Envoy: what is sent comes back, and what is connected stays connected.
 
+#[path = "streams/access.rs"]
+mod access;
 #[path = "streams/secured.rs"]
 mod secured;
 #[path = "streams/world.rs"]

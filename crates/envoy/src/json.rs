@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 82] = [
+pub const MESSAGES: [&str; 83] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -67,6 +67,7 @@ pub const MESSAGES: [&str; 82] = [
     "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
     "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
+    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
     "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
     "envoy.extensions.filters.udp.udp_proxy.v3.Route",

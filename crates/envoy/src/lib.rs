@@ -47,6 +47,7 @@ pub mod extension {
     pub(crate) const RING_HASH: &str = "envoy.load_balancing_policies.ring_hash";
     pub(crate) const MAGLEV: &str = "envoy.load_balancing_policies.maglev";
     pub(crate) const RAW_BUFFER: &str = "envoy.transport_sockets.raw_buffer";
+    pub(crate) const CONNECTION_LIMIT: &str = "envoy.filters.network.connection_limit";
     pub(crate) const PROXY_PROTOCOL: &str = "envoy.filters.listener.proxy_protocol";
     pub(crate) const TRUSTED_BY_ADDRESS: &str = "envoy.http.original_ip_detection.xff";
     pub(crate) const EARLY_HEADER_MUTATION: &str = "envoy.http.early_header_mutation.header_mutation";

@@ -57,6 +57,7 @@ use crate::{bytes::any, resource::Encoded};
 
 mod access_log;
 mod circles;
+mod clients;
 mod stream;
 mod telemetry;
 #[cfg(test)]
@@ -155,11 +156,16 @@ fn filter_chain(chain: &FilterChain, listener: &Listener, edge: &Edge) -> EnvoyF
         }
         LeadsTo::Cluster => (extension::TCP_PROXY, any(&stream::tcp_proxy(&chain.name, edge))),
     };
+    let leads = Filter { name: name.into(), config_type: Some(filter::ConfigType::TypedConfig(config)) };
+    let chosen_by = FilterChainMatch {
+        server_names: (chain.hostname != Hostname::Any).then(|| chain.hostname.domain()).into_iter().collect(),
+        direct_source_prefix_ranges: clients::sources(&listener.config, edge),
+        ..FilterChainMatch::default()
+    };
     EnvoyFilterChain {
         name: chain.name.to_string(),
-        filter_chain_match: (chain.hostname != Hostname::Any)
-            .then(|| FilterChainMatch { server_names: vec![chain.hostname.domain()], ..FilterChainMatch::default() }),
-        filters: vec![Filter { name: name.into(), config_type: Some(filter::ConfigType::TypedConfig(config)) }],
+        filter_chain_match: (chosen_by != FilterChainMatch::default()).then_some(chosen_by),
+        filters: clients::limit(&chain.name, edge).into_iter().chain([leads]).collect(),
         transport_socket: chain.tls.as_ref().map(|tls| transport_socket(tls, chain.leads_to)),
         transport_socket_connect_timeout: listener.config.handshake_timeout.map(duration),
         ..EnvoyFilterChain::default()
@@ -219,6 +225,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
     let logs =
         said.access_logs.iter().flat_map(|logs| logs.iter()).map(|log| access_log::of_policy(log, &listener.gateway));
     let is_edge = client.by_connection.unwrap_or(true);
+    let (told, details) = clients::told(said.told_of_clients.as_ref(), edge);
     HttpConnectionManager {
         stat_prefix: chain.name.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
@@ -260,6 +267,8 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         original_ip_detection_extensions: trusted(&client).into_iter().collect(),
         internal_address_config: is_edge.then(nobody_is_internal),
         early_header_mutation_extensions: (!is_edge).then(without_steering).into_iter().collect(),
+        forward_client_cert_details: told as i32,
+        set_current_client_cert_details: details,
         proxy_100_continue: said.proxy_100.unwrap_or_default(),
         normalize_path: Some(boolean(true)),
         merge_slashes: true,
@@ -290,11 +299,7 @@ fn server_header(said: &HttpConfig) -> ServerHeaderTransformation {
 
 /// Who may say by `x-forwarded-for` whom a request comes from, where that is told by addresses.
 fn trusted(client: &Client) -> Option<TypedExtensionConfig> {
-    let ranges = client.trusted_ranges.iter().map(|(address, length)| CidrRange {
-        address_prefix: address.to_string(),
-        prefix_len: Some(uint32((*length).into())),
-    });
-    let ranges = XffTrustedCidrs { cidrs: ranges.collect() };
+    let ranges = XffTrustedCidrs { cidrs: client.trusted_ranges.iter().map(clients::range).collect() };
     let message = XffConfig {
         xff_trusted_cidrs: Some(ranges),
         skip_xff_append: Some(boolean(client.skip_append.unwrap_or_default())),

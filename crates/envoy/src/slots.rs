@@ -58,6 +58,9 @@ use prost::{Message, Name};
 use crate::bytes::any;
 use crate::{ads, boolean, uint32};
 
+/// The slot that makes calls of browsers calls of gRPC, and of the answers what browsers read. All that is said of it is that it
+/// is on.
+pub const GRPC_WEB: &str = "grpcWeb";
 /// The slot that delays and aborts.
 pub const FAULT: &str = "fault";
 /// The slot that looks at the addresses of clients.
@@ -266,7 +269,7 @@ fn apart<M: Name>() -> ConfigType {
 fn slots() -> Vec<(&'static str, ConfigType)> {
     vec![
         // First: what is behind it sees gRPC, and its answers become gRPC-Web.
-        here("grpcWeb", any(&GrpcWeb {})),
+        here(GRPC_WEB, any(&GrpcWeb {})),
         here(EXT_PROC_START, wrapper()),
         here(FAULT, any(&HttpFault::default())),
         here(EXT_PROC_FAULT, wrapper()),

@@ -239,7 +239,13 @@ fn envoy_takes_every_route_cluster_listener_and_secret() {
 
 #[test]
 fn envoy_takes_listeners_and_clusters_that_read_everything_over_ads() {
-    let edge = Edge { access_log: false, ..Edge::default() };
+    let edge = Edge {
+        access_log: false,
+        max_listener_connections: 5,
+        proxy_protocol_sources: [([127, 0, 0, 0].into(), 8)].into(),
+        client_certificate_details: ir::downstream::CertificateDetail::ALL.into(),
+        ..Edge::default()
+    };
     let mut whole = base(&edge);
     let resources = &mut whole["staticResources"];
     let clusters = samples::clusters();

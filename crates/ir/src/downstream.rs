@@ -56,6 +56,8 @@ pub struct HttpConfig {
     pub http2: Option<Http2>,
     /// Whether names of headers go to HTTP/1 backends and clients in the letters in which they came.
     pub preserve_case: Option<bool>,
+    /// What backends are told of certificates of clients.
+    pub told_of_clients: Option<ToldOfClients>,
     /// Whether a `100 Continue` is the backend's word.
     pub proxy_100: Option<bool>,
     /// What becomes of the header `server` of responses.
@@ -125,6 +127,54 @@ pub struct Http2 {
     pub connection_window: Option<u32>,
 }
 
+/// What backends are told of certificates of clients, by the header `x-forwarded-client-cert`. Of a client that showed none they
+/// are told nothing, whatever it says itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ToldOfClients {
+    /// Nothing.
+    Nothing,
+    /// What the client says.
+    Said,
+    /// What the client says, and behind it what its certificate says.
+    SaidAndShown(CertificateDetails),
+    /// What its certificate says.
+    Shown(CertificateDetails),
+}
+
+/// Parts of a certificate, besides its hash: sorted, each once.
+pub type CertificateDetails = Arc<[CertificateDetail]>;
+
+/// A part of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CertificateDetail {
+    /// Its subject.
+    Subject,
+    /// Its names that are URIs.
+    Uri,
+    /// Its names in DNS.
+    Dns,
+    /// All of it, in PEM.
+    Cert,
+    /// It, and those that vouch for it, in PEM.
+    Chain,
+}
+
+impl CertificateDetail {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Subject, Self::Uri, Self::Dns, Self::Cert, Self::Chain];
+
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Subject => "subject",
+            Self::Uri => "uri",
+            Self::Dns => "dns",
+            Self::Cert => "cert",
+            Self::Chain => "chain",
+        }
+    }
+}
+
 /// What becomes of the header `server` of responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerHeader {
@@ -165,6 +215,7 @@ impl ListenerConfig {
                 max_requests: http.max_requests.or(other.max_requests),
                 http2: http.http2.or(other.http2),
                 preserve_case: http.preserve_case.or(other.preserve_case),
+                told_of_clients: http.told_of_clients.or(other.told_of_clients),
                 proxy_100: http.proxy_100.or(other.proxy_100),
                 server: http.server.or(other.server),
                 server_name: http.server_name.or(other.server_name),

@@ -1,8 +1,8 @@
 //! Settings of the controller: what the API is silent about. Each has the default that the edge of a network wants.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use crate::backend::ClusterLimits;
+use crate::{backend::ClusterLimits, downstream::CertificateDetails};
 
 /// All settings that translation reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,6 +227,12 @@ pub struct Edge {
     pub drain_timeout: Duration,
     /// Connections of one Envoy at a time.
     pub max_connections: u32,
+    /// Connections of one filter chain of an Envoy at a time; zero is any number.
+    pub max_listener_connections: u32,
+    /// Who may say by the PROXY protocol whom connections come from: first address and length of prefix; anybody if it is empty.
+    pub proxy_protocol_sources: Arc<[(IpAddr, u8)]>,
+    /// What backends are told of certificates of clients; nothing if it is empty.
+    pub client_certificate_details: CertificateDetails,
     /// Bytes of heap at which an Envoy sheds load; zero switches it off.
     pub max_heap_bytes: u64,
     /// Whether each request is logged as one line of JSON to standard output.
@@ -296,6 +302,9 @@ impl Default for Edge {
             udp_session_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(5),
             max_connections: 50_000,
+            max_listener_connections: 0,
+            proxy_protocol_sources: Arc::default(),
+            client_certificate_details: Arc::default(),
             max_heap_bytes: 0,
             access_log: true,
         }

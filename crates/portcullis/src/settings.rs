@@ -16,8 +16,8 @@ use ir::{
 use serde_json::Value;
 
 use parse::{
-    body, consent, extension_grants, file_or_none, namespace_or_none, ports, switch, trust, validation_level,
-    when_unavailable, whole,
+    Details, Ranges, body, consent, details, extension_grants, file_or_none, namespace_or_none, ports, ranges, switch,
+    trust, validation_level, when_unavailable, whole,
 };
 pub(crate) use parse::{duration, not_empty, positive_duration};
 
@@ -163,6 +163,17 @@ settings! {
     /// Connections of one Envoy at a time.
     max_connections: u32 => edge.max_connections, "edge.maxConnections", "PORTCULLIS_MAX_CONNECTIONS", "COUNT", "50000",
         whole(1..=ANY_U32);
+    /// Connections of one Envoy at a time to a port of HTTP or TCP, a listener of HTTPS, or a hostname of TLSRoutes; 0 is any number.
+    max_listener_connections: u32 => edge.max_listener_connections, "edge.maxListenerConnections",
+        "PORTCULLIS_MAX_LISTENER_CONNECTIONS", "COUNT", "0", whole(0..=ANY_U32);
+    /// The ranges of addresses, by commas, from which connections may come to ports with the PROXY protocol, by which whoever
+    /// connects says whom he connects for; empty for all.
+    proxy_protocol_sources: Ranges => edge.proxy_protocol_sources, "edge.proxyProtocolSources",
+        "PORTCULLIS_PROXY_PROTOCOL_SOURCES", "CIDRS", "", ranges;
+    /// What of a client's certificate backends are told by `x-forwarded-client-cert`, by commas: `subject`, `uri`, `dns`, `cert`,
+    /// `chain`; empty for nothing.
+    client_certificate_details: Details => edge.client_certificate_details, "edge.clientCertificateDetails",
+        "PORTCULLIS_CLIENT_CERTIFICATE_DETAILS", "PARTS", "", details;
     /// Bytes of heap at which an Envoy sheds load; 0 switches it off.
     max_heap_bytes: u64 => edge.max_heap_bytes, "edge.maxHeapBytes", "PORTCULLIS_MAX_HEAP_BYTES", "BYTES", "0",
         whole(0..=u64::MAX);

@@ -238,6 +238,7 @@ pub fn samples() -> Value {
             "preserveHttp1HeaderCase": true, "proxy100Continue": true, "serverHeaderTransformation": "Overwrite",
             "serverName": "edge", "stripHostPortMode": "AnyPort", "stripTrailingHostDot": true,
             "upgradeConfig": {"enabledUpgrades": ["websocket", "spdy/3.1"]}, "acceptHttp10": false,
+            "forwardClientCertDetails": {"mode": "AppendForward", "details": {"subject": true, "uri": true, "dns": false}},
             "accessLog": access_log::samples(), "tracing": tracing::samples(),
         },
     })

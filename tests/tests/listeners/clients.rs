@@ -54,6 +54,11 @@ fn to(port: u16, server: &str, certificate: Option<&Certificate>) -> Target {
 
 impl Asking {
     async fn start(authority: &Authority) -> Result<Self> {
+        Self::start_with(authority, &[]).await
+    }
+
+    /// The same with settings.
+    async fn start_with(authority: &Authority, arguments: &[String]) -> Result<Self> {
         let echo = Echo::start("backend", (Ipv4Addr::LOCALHOST, 0).into()).await?;
         let ports = [ports::free_port()?, ports::free_port()?, ports::free_port()?];
         let [strict, lax, open] = ports;
@@ -72,12 +77,12 @@ impl Asking {
         let secret = objects::secret("shown", &shown.certificate, &shown.key);
         let base = format!("{secret}{}{route}{STREAMS}", objects::service("backend", &echo));
         let first = said(&listeners, lax, open, BY_WHICHEVER);
-        let portcullis = Portcullis::start(&files(&[
+        let files = files(&[
             ("base.yaml", base),
             ("ca.yaml", objects::authorities("ca", &[&authority.pem])),
             ("gateway.yaml", first),
-        ]))
-        .await?;
+        ]);
+        let portcullis = Portcullis::start_with(&files, arguments).await?;
         let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
         Ok(Self { portcullis, envoy, echo, strict, lax, open, listeners: listeners.to_vec() })
     }
@@ -202,6 +207,57 @@ async fn a_client_says_nothing_of_certificates_by_a_header() -> Result<()> {
         let seen = response.echoed.context("no backend answered")?;
         ensure!(seen.header("x-forwarded-client-cert").is_none(), "{seen:?}");
     }
+    world.end().await
+}
+
+/// What is said of backends that are told of certificates.
+fn telling(said: &str) -> String {
+    policy(&format!("{{httpSettings: {{forwardClientCertDetails: {{{said}}}}}}}"), 1, "{}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backends_are_told_of_certificates_as_policies_and_settings_say_and_of_nobody_without_one() -> Result<()> {
+    const FORGED: &str = "Hash=00;Subject=\"CN=admin\"";
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let told = ["--client-certificate-details".to_owned(), "dns".to_owned()];
+    let world = Asking::start_with(&authority, &told).await?;
+    // What a client says is the first in each, where it is there.
+    for (said, first, shown) in [
+        (None, false, "DNS=client.example"),
+        (Some("mode: Sanitize"), false, ""),
+        (Some("mode: SanitizeSet, details: {subject: true}"), false, "Subject="),
+        (Some("details: {cert: true}"), false, "Cert=\"-----BEGIN"),
+        (Some("mode: AppendForward, details: {dns: true}"), true, "DNS=client.example"),
+        (Some("mode: ForwardOnly"), true, ""),
+    ] {
+        if let Some(said) = said {
+            world.portcullis.write("policy.yaml", &telling(said))?;
+        }
+        for (port, certificate) in [(world.strict, Some(&own)), (world.lax, Some(&own)), (world.open, None)] {
+            let target = world.target(port, certificate);
+            let request = Asking::request(&target).header("x-forwarded-client-cert", FORGED);
+            let (first, shown) = if port == world.strict { (first, shown) } else { (false, "") };
+            let is_told = eventually(TIMEOUT, async || {
+                let seen = client::send(&target, &request).await?.echoed.context("no backend answered")?;
+                let told = seen.header("x-forwarded-client-cert").unwrap_or_default();
+                ensure!(told.starts_with(FORGED) == first && told.contains("admin") == first, "{said:?}: {told}");
+                ensure!(
+                    told.contains(shown) && told.contains("Hash=") == (first || !shown.is_empty()),
+                    "{said:?}: {told}"
+                );
+                Ok(())
+            });
+            is_told.await.with_context(|| format!("{} {said:?}", world.name(port)))?;
+        }
+    }
+    // By that one anybody could say that he is somebody else.
+    world.portcullis.write("policy.yaml", &telling("mode: AlwaysForwardOnly"))?;
+    let closed = eventually(TIMEOUT, async || {
+        ensure!(TcpStream::connect((Ipv4Addr::LOCALHOST, world.open)).await.is_err(), "the port is open");
+        Ok(())
+    });
+    closed.await.with_context(|| world.portcullis.log_tail())?;
     world.end().await
 }
 

@@ -120,6 +120,15 @@ pub(super) async fn handshake(
     server: &str,
     trusted: &[&[u8]],
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    handshake_over(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?, server, trusted).await
+}
+
+/// The same over a connection that is there.
+pub(super) async fn handshake_over(
+    stream: TcpStream,
+    server: &str,
+    trusted: &[&[u8]],
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in trusted {
         roots.add(CertificateDer::from(certificate.to_vec()))?;
@@ -128,7 +137,6 @@ pub(super) async fn handshake(
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let connector = TlsConnector::from(Arc::new(config));
     Ok(connector.connect(ServerName::try_from(server.to_owned())?, stream).await?)
 }

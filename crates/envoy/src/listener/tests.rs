@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ir::settings::Edge;
+use ir::{downstream::CertificateDetail, settings::Edge};
 use serde_json::{Value, json};
 
 use super::{listener, udp};
@@ -31,8 +31,16 @@ fn manager(index: usize, edge: &Edge) -> Value {
 
 #[test]
 fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
-    let edges =
-        [Edge::default(), Edge { access_log: false, trusted_hops: 2, max_heap_bytes: 1 << 30, ..Edge::default() }];
+    let other = Edge {
+        access_log: false,
+        trusted_hops: 2,
+        max_heap_bytes: 1 << 30,
+        max_listener_connections: 1,
+        proxy_protocol_sources: [([192, 0, 2, 0].into(), 24)].into(),
+        client_certificate_details: CertificateDetail::ALL.into(),
+        ..Edge::default()
+    };
+    let edges = [Edge::default(), other];
     for sample in listeners(&secrets()) {
         for edge in &edges {
             let encoded = listener(&sample, edge);

@@ -32,6 +32,7 @@ use envoy_types::pb::{
     google::protobuf::Any,
 };
 use ir::{
+    RouteKind,
     filter::{Cors, HeaderModifier, Mirror},
     rule::{InternalRedirect, MirrorHost, Rule, SessionCarrier, SessionPersistence, Slot, Source},
 };
@@ -149,7 +150,9 @@ pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static s
         .session
         .as_ref()
         .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
-    let slots = rule.slots.iter().map(|Slot { name, config, .. }| (*name, config.to_vec()));
+    // Whatever becomes of a call, its browser must be able to read it.
+    let web = (source.route.kind == RouteKind::GrpcRoute).then(|| slots::on(slots::GRPC_WEB));
+    let slots = web.iter().chain(&rule.slots).map(|Slot { name, config, .. }| (*name, config.to_vec()));
     cors.chain(session).chain(slots).collect()
 }
 

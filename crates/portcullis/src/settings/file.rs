@@ -8,7 +8,10 @@ use controller::files::yaml::{self, Places, Position};
 use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable};
 use serde_json::{Map, Value};
 
-use super::{SETTINGS, SettingsArgs};
+use super::{
+    SETTINGS, SettingsArgs,
+    parse::{Details, Ranges},
+};
 
 /// Something wrong in a file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +144,7 @@ macro_rules! scalars {
 
 scalars! {
     u16: false, u32: false, u64: false, bool: false, String: true, Duration: true, PortMapping: true, Consent: true, ExtensionGrants: true, Trust: true, ValidationLevel: true,
-    WhenUnavailable: true
+    WhenUnavailable: true, Ranges: true, Details: true
 }
 
 /// Reads the value of a setting with the parser that flags have.

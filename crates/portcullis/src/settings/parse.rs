@@ -1,8 +1,11 @@
 //! What may be written for settings. Errors continue "the value …" and are the remedy.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable};
+use ir::{
+    downstream::{CertificateDetail, CertificateDetails},
+    settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable},
+};
 
 /// The longest body of a direct response that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
@@ -37,6 +40,41 @@ pub(super) fn namespace_or_none(text: &str) -> Result<String, String> {
 pub(super) fn file_or_none(text: &str) -> Result<String, String> {
     let is_path = text.starts_with('/') && text.len() <= 4096 && !text.chars().any(char::is_control);
     if text.is_empty() || is_path { Ok(text.to_owned()) } else { Err("must be an absolute path, or empty".to_owned()) }
+}
+
+/// Ranges of addresses: the first of each, and how many bits all of it have in common.
+pub(super) type Ranges = Arc<[(IpAddr, u8)]>;
+
+/// The most of them: each is looked at for each connection.
+const MOST_RANGES: usize = 64;
+
+/// Ranges of addresses by commas, or nothing.
+pub(super) fn ranges(text: &str) -> Result<Ranges, String> {
+    let range = |text: &str| {
+        let range = validate::cidr::parse(text);
+        range
+            .map(validate::cidr::Cidr::parts)
+            .map_err(|invalid| format!("must have ranges such as 10.0.0.0/8: {invalid}"))
+    };
+    let ranges: Ranges = listed(text).map(range).collect::<Result<_, _>>()?;
+    if ranges.len() > MOST_RANGES { Err(format!("must have {MOST_RANGES} ranges at most")) } else { Ok(ranges) }
+}
+
+/// Parts of a certificate.
+pub(super) type Details = CertificateDetails;
+
+/// Parts of a certificate by commas, or nothing.
+pub(super) fn details(text: &str) -> Result<Details, String> {
+    let detail = |text: &str| CertificateDetail::ALL.into_iter().find(|detail| detail.name() == text);
+    let details: Option<BTreeSet<_>> = listed(text).map(detail).collect();
+    let details =
+        details.ok_or("must have subject, uri, dns, cert and chain, as many of them as backends shall be told")?;
+    Ok(details.into_iter().collect())
+}
+
+/// What stands between commas.
+fn listed(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty())
 }
 
 /// Text that Envoy takes as the body of a direct response.

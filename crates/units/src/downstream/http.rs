@@ -1,8 +1,11 @@
 //! HTTP.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ir::downstream::{CONNECTION_WINDOW, Client, Http2, HttpConfig, STREAM_WINDOW, ServerHeader, StripPort, Traces};
+use ir::downstream::{
+    CONNECTION_WINDOW, CertificateDetail, Client, Http2, HttpConfig, STREAM_WINDOW, ServerHeader, StripPort,
+    ToldOfClients, Traces,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use validate::{cidr, header};
@@ -45,10 +48,9 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
     ("httpSettings.earlyRequestHeaderModifier", |_, _| {
         unserved("headers are not changed before routing; use headerModifiers of a TrafficPolicy, or remove it")
     }),
-    ("httpSettings.forwardClientCertDetails", |_, _| {
-        unserved(
-            "backends are told nothing of certificates of clients, and what clients say of theirs is removed; remove it",
-        )
+    ("httpSettings.forwardClientCertDetails", |value, reading| {
+        reading.config.http.told_of_clients = Some(told_of_clients(&spec::decode(value)?)?);
+        Ok(())
     }),
     ("httpSettings.generateRequestId", |value, _| {
         if boolean(value)? { Ok(()) } else { unserved("each request gets an id, which access logs tell; remove it") }
@@ -224,6 +226,52 @@ fn http2(value: &Value, reading: &mut Reading<'_>) -> Result<(), Refused> {
     reading.config.http.http2 =
         Some(Http2 { max_streams: streams, stream_window: stream, connection_window: connection });
     Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToldSpec {
+    mode: Option<String>,
+    details: Option<BTreeMap<String, Option<bool>>>,
+}
+
+fn told_of_clients(written: &ToldSpec) -> Result<ToldOfClients, Refused> {
+    let details = || {
+        let mut details = Vec::new();
+        for (name, is_told) in written.details.iter().flatten() {
+            let detail = CertificateDetail::ALL.into_iter().find(|detail| detail.name() == name);
+            let detail = detail.ok_or_else(|| {
+                let message = "it is no part of a certificate; use subject, uri, dns, cert or chain, or remove it";
+                Refused::new(&format!("details.{name}"), message)
+            })?;
+            details.extend((*is_told == Some(true)).then_some(detail));
+        }
+        details.sort_unstable();
+        Ok(details.into())
+    };
+    let mode = written.mode.as_deref();
+    let told = match mode {
+        Some("AppendForward") => return details().map(ToldOfClients::SaidAndShown),
+        Some("SanitizeSet") => return details().map(ToldOfClients::Shown),
+        // Who names parts wants them to be told.
+        None if written.details.is_some() => return details().map(ToldOfClients::Shown),
+        Some("Sanitize") | None => ToldOfClients::Nothing,
+        Some("ForwardOnly") => ToldOfClients::Said,
+        Some("AlwaysForwardOnly") => {
+            let message = "anybody could say that he is somebody else, without any certificate, so the port is not served as if it \
+                           were not asked for; use SanitizeSet, or ForwardOnly for clients that show a certificate";
+            return Err(Refused::new("mode", message));
+        }
+        Some(other) => {
+            let message = format!("{other:?} is not known; use Sanitize, SanitizeSet, AppendForward or ForwardOnly");
+            return Err(Refused::new("mode", message));
+        }
+    };
+    if written.details.is_some() {
+        let message = "nothing is said of a certificate there; use SanitizeSet or AppendForward as mode, or remove it";
+        return Err(Refused::new("details", message));
+    }
+    Ok(told)
 }
 
 #[derive(Deserialize)]

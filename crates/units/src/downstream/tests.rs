@@ -4,7 +4,7 @@ use api::{listener_policy::ListenerPolicySpec, shared::BackendRef};
 use ir::{
     NsName,
     backend::{Destination, ServicePort},
-    downstream::{ProxyProtocolFrom, ServerHeader, Traces},
+    downstream::{CertificateDetail, ProxyProtocolFrom, ServerHeader, ToldOfClients, Traces},
     settings::Edge,
 };
 use serde_json::{Value, json};
@@ -112,6 +112,27 @@ fn no_policy_goes_beyond_a_bound_of_the_settings() {
 }
 
 #[test]
+fn backends_are_told_what_is_asked_for_and_who_names_parts_wants_them_told() {
+    let told = |written: Value| {
+        let said = said(&json!({"default": {"httpSettings": {"forwardClientCertDetails": written}}}));
+        assert_eq!(said.faults().count(), 0);
+        said.default.expect("said").config.http.told_of_clients.expect("said")
+    };
+    let parts = json!({"uri": true, "subject": true, "cert": false, "dns": null});
+    let of = || [CertificateDetail::Subject, CertificateDetail::Uri].into();
+    for (written, expected) in [
+        (json!({}), ToldOfClients::Nothing),
+        (json!({"mode": "Sanitize"}), ToldOfClients::Nothing),
+        (json!({"mode": "ForwardOnly"}), ToldOfClients::Said),
+        (json!({"mode": "SanitizeSet"}), ToldOfClients::Shown([].into())),
+        (json!({"mode": "AppendForward", "details": parts}), ToldOfClients::SaidAndShown(of())),
+        (json!({ "details": parts }), ToldOfClients::Shown(of())),
+    ] {
+        assert_eq!(told(written.clone()), expected, "{written}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_by_name() {
     for (config, field) in [
         (json!({"clientCertificateValidation": {}}), "default.clientCertificateValidation"),
@@ -157,6 +178,18 @@ fn what_cannot_be_is_refused_by_name() {
             "default.httpSettings.earlyRequestHeaderModifier",
         ),
         (json!({"httpSettings": {"uuidRequestIdConfig": {}}}), "default.httpSettings.uuidRequestIdConfig"),
+        (
+            json!({"httpSettings": {"forwardClientCertDetails": {"mode": "AlwaysForwardOnly"}}}),
+            "default.httpSettings.forwardClientCertDetails.mode",
+        ),
+        (
+            json!({"httpSettings": {"forwardClientCertDetails": {"mode": "Sanitize", "details": {"uri": true}}}}),
+            "default.httpSettings.forwardClientCertDetails.details",
+        ),
+        (
+            json!({"httpSettings": {"forwardClientCertDetails": {"details": {"key": true}}}}),
+            "default.httpSettings.forwardClientCertDetails.details.key",
+        ),
         (json!({"httpSettings": {"xffTrustedCIDRs": ["10.0.0.0/8"]}}), "default.httpSettings.useRemoteAddress"),
         (json!({"httpSettings": {"xffTrustedCIDRs": ["10.0.0.1/8"]}}), "default.httpSettings.xffTrustedCIDRs"),
         (

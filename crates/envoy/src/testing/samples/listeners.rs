@@ -5,8 +5,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use ir::{
     Hostname, NsName,
     downstream::{
-        AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
-        ProxyProtocolFrom, ServerHeader, StripPort, Traces,
+        AccessLog, CertificateDetail, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat,
+        LogStream, LogTo, ProxyProtocolFrom, ServerHeader, StripPort, ToldOfClients, Traces,
     },
     listener::{FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
     upstream::Keepalive,
@@ -111,6 +111,7 @@ fn said() -> ListenerConfig {
             max_requests: Some(1000),
             http2: Some(Http2 { max_streams: Some(10), stream_window: Some(65_535), connection_window: Some(65_536) }),
             preserve_case: Some(true),
+            told_of_clients: Some(ToldOfClients::SaidAndShown(CertificateDetail::ALL.into())),
             proxy_100: Some(true),
             server: Some(ServerHeader::AppendIfAbsent),
             server_name: Some("edge".into()),
@@ -165,6 +166,7 @@ fn said_of_proxies() -> ListenerConfig {
         http: HttpConfig {
             client: Some(Client { trusted_hops: Some(2), by_connection: Some(false), ..Client::default() }),
             server_name: Some("edge".into()),
+            told_of_clients: Some(ToldOfClients::Said),
             strip_port: Some(StripPort::Matching),
             upgrades: Some(Arc::default()),
             ..HttpConfig::default()
