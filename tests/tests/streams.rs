@@ -2,6 +2,8 @@
 
 #[path = "streams/access.rs"]
 mod access;
+#[path = "streams/peers.rs"]
+mod peers;
 #[path = "streams/secured.rs"]
 mod secured;
 #[path = "streams/world.rs"]
