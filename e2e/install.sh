@@ -16,5 +16,11 @@ kubectl wait --for=condition=Established crd --all --timeout=30s >/dev/null
 # Proxies find the controller by the name of its Service.
 e2e/cluster.sh dns >/dev/null
 helm upgrade --install portcullis-crds charts/portcullis-crds
+runs=$(kubectl -n portcullis-system get deployment portcullis --ignore-not-found --output name)
 helm upgrade --install portcullis charts/portcullis --namespace portcullis-system --create-namespace --wait \
     --set image.repository=portcullis --set image.tag=dev --set image.pullPolicy=Never "$@"
+# What ran before has the image that had this name before.
+if [ -n "$runs" ]; then
+    kubectl -n portcullis-system rollout restart "$runs"
+    kubectl -n portcullis-system rollout status "$runs" --timeout=120s
+fi
