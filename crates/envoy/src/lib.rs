@@ -36,6 +36,7 @@ pub use resource::{Encoded, ResourceKey, ResourceKind};
 
 /// Names of Envoy's extensions, which are part of its interface.
 pub mod extension {
+    pub(crate) const SET_METADATA: &str = "envoy.filters.http.set_metadata";
     pub(crate) const CDN_LOOP: &str = "envoy.filters.http.cdn_loop";
     /// Keeps a client with an endpoint.
     pub const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";

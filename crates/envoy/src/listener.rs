@@ -63,6 +63,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 
+pub use clients::{UNJUDGED, UNJUDGED_KEY};
 pub use stream::udp;
 
 /// The oldest Envoy, major and minor version, that takes the listeners, and routes for them.
@@ -192,6 +193,7 @@ fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket 
         LeadsTo::Cluster => Vec::new(),
     };
     let clients = tls.clients.as_ref();
+    let unjudged = tls.asks_unjudged.then(|| ValidationContextType::ValidationContext(clients::unjudged()));
     let secret = |name: &Arc<str>| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) };
     let context = DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
@@ -202,7 +204,10 @@ fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket 
             tls_certificate_sds_secret_configs: tls.secrets.iter().map(secret).collect(),
             alpn_protocols,
             // Authorities come apart, so that one that rotates drains nothing.
-            validation_context_type: clients.map(secret).map(ValidationContextType::ValidationContextSdsSecretConfig),
+            validation_context_type: clients
+                .map(secret)
+                .map(ValidationContextType::ValidationContextSdsSecretConfig)
+                .or(unjudged),
             ..CommonTlsContext::default()
         }),
         require_client_certificate: clients.map(|_| boolean(true)),
@@ -225,14 +230,15 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
     let logs =
         said.access_logs.iter().flat_map(|logs| logs.iter()).map(|log| access_log::of_policy(log, &listener.gateway));
     let is_edge = client.by_connection.unwrap_or(true);
-    let (told, details) = clients::told(said.told_of_clients.as_ref(), edge);
+    let asks_unjudged = chain.tls.as_ref().is_some_and(|tls| tls.asks_unjudged);
+    let (told, details) = clients::told(said.told_of_clients.as_ref(), asks_unjudged, edge);
     HttpConnectionManager {
         stat_prefix: chain.name.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
             route_config_name: chain.name.to_string(),
         })),
-        http_filters: http_filters(&listener.pseudonym),
+        http_filters: http_filters(&listener.pseudonym, asks_unjudged),
         local_reply_config: Some(circles::local_replies(&listener.pseudonym)),
         common_http_protocol_options: Some(HttpProtocolOptions {
             idle_timeout: Some(duration(said.idle_timeout.unwrap_or(edge.idle_timeout))),
@@ -336,14 +342,16 @@ fn nobody_is_internal() -> InternalAddressConfig {
 /// What goes in circles ends before anything else looks at it. The other filters do nothing until a route configures
 /// them; the router comes last.
 ///
-/// No object has a word in this list: what is in it stands in every listener, so that routes alone decide what acts.
-fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
+/// No object has a word in this list: what is in it stands in every listener, so that routes alone decide what acts. Where clients
+/// are asked for certificates that nobody judges a mark stands before all that could take one for an identity.
+fn http_filters(pseudonym: &str, asks_unjudged: bool) -> Vec<HttpFilter> {
     let filter = |name: &str, config: Any| HttpFilter {
         name: name.into(),
         config_type: Some(http_filter::ConfigType::TypedConfig(config)),
         ..HttpFilter::default()
     };
     let mut filters = vec![filter(extension::CDN_LOOP, any(&circles::filter(pseudonym)))];
+    filters.extend(asks_unjudged.then(|| filter(extension::SET_METADATA, any(&clients::mark()))));
     filters.extend(slots::filters());
     filters.push(filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())));
     filters.push(filter(extension::ROUTER, any(&Router::default())));

@@ -89,7 +89,7 @@ impl std::fmt::Display for ClientsWord {
         if self.mode == VALID_ONLY {
             return write!(f, "clients with a certificate by {}: {VALID_ONLY}", self.authorities.join(" and "));
         }
-        write!(f, "clients are asked for no certificate: {}", self.mode)
+        write!(f, "clients with any certificate and without: {}", self.mode)
     }
 }
 

@@ -208,8 +208,10 @@ pub struct TlsTermination {
     /// Names of SDS secrets, at least one, at most one RSA and one of each ECDSA curve serve the same name well.
     pub secrets: Vec<Arc<str>>,
     /// The name of the SDS secret with the authorities that vouch for clients, who are let in by a certificate of theirs alone.
-    /// None where clients are asked for none: what is not judged is not to be seen, so that nobody takes it for an identity.
     pub clients: Option<Arc<str>>,
+    /// Whether clients are asked for a certificate that nobody judges, and are let in with any and without. Nobody may take it for
+    /// an identity.
+    pub asks_unjudged: bool,
 }
 
 /// Which clients are let in where a Gateway says something of their certificates.
@@ -217,7 +219,7 @@ pub struct TlsTermination {
 pub enum ClientMode {
     /// Those with a certificate that an authority vouches for.
     ValidOnly,
-    /// All of them: none is asked for a certificate.
+    /// All of them, whatever certificate they show.
     Anybody,
 }
 
@@ -274,6 +276,7 @@ mod tests {
             tls: Some(TlsTermination {
                 secrets: secrets.iter().map(|secret| Arc::from(*secret)).collect(),
                 clients: None,
+                asks_unjudged: false,
             }),
         };
         Listener {

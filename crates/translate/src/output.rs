@@ -292,6 +292,7 @@ fn tls_at(at: &PortListener) -> Option<TlsTermination> {
     at.protocol.ends_tls().then(|| TlsTermination {
         secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
         clients: at.clients.as_ref().map(|bundle| bundle.to_string().into()),
+        asks_unjudged: at.asks_unjudged,
     })
 }
 

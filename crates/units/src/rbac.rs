@@ -2,11 +2,13 @@
 
 mod parsed;
 
+use std::sync::LazyLock;
+
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::{
     bytes::any,
     cel::{CelMatcher, HttpAttributesCelMatchInput},
-    slots,
+    listener, slots,
 };
 use envoy_types::pb::{
     envoy::{
@@ -19,16 +21,19 @@ use envoy_types::pb::{
     google::protobuf::Any,
     xds::{
         core::v3::TypedExtensionConfig as XdsExtension,
-        r#type::matcher::v3::{
-            Matcher,
-            matcher::{
-                MatcherList, MatcherType, OnMatch,
-                matcher_list::{
-                    FieldMatcher, Predicate,
-                    predicate::{MatchType, PredicateList, SinglePredicate, single_predicate},
+        r#type::{
+            matcher::v3::{
+                Matcher,
+                matcher::{
+                    MatcherList, MatcherType, OnMatch,
+                    matcher_list::{
+                        FieldMatcher, Predicate,
+                        predicate::{MatchType, PredicateList, SinglePredicate, single_predicate},
+                    },
+                    on_match,
                 },
-                on_match,
             },
+            v3::CelExpression,
         },
     },
 };
@@ -110,7 +115,7 @@ impl Unit for Rbac {
             return Err(Refused::new(field, message));
         }
         let (mut predicates, mut patterns) = (Vec::new(), Vec::new());
-        let (mut parts, mut searches) = (0, 0);
+        let (mut parts, mut searches, mut reads_connection) = (0, 0, false);
         for (index, text) in expressions.into_iter().enumerate() {
             let at = || format!("{field}[{index}]");
             let expression = cel::parse(&text).map_err(|invalid| Refused::at(&at())(invalid))?;
@@ -128,7 +133,13 @@ impl Unit for Rbac {
                 return Err(Refused::new(field, message));
             }
             patterns.extend(costs.patterns.into_iter().map(Into::into));
-            predicates.push(holds(parsed::expression(&expression), text));
+            reads_connection |= text.contains("connection");
+            let reads = usage == Use::Allow && text.contains("connection");
+            let expression = holds(parsed::expression(&expression), text);
+            predicates.push(if reads { unless_unjudged(expression) } else { expression });
+        }
+        if usage == Use::Deny && reads_connection {
+            predicates.insert(0, unjudged());
         }
         let (action, otherwise) =
             if usage == Use::Allow { (Kind::Allow, Kind::Deny) } else { (Kind::Deny, Kind::Allow) };
@@ -156,13 +167,32 @@ fn extension(name: &str, config: Any) -> XdsExtension {
 }
 
 /// Whether an expression holds of a request.
-fn holds(expression: envoy_types::pb::xds::r#type::v3::CelExpression, text: String) -> Predicate {
+fn holds(expression: CelExpression, text: String) -> Predicate {
     let matcher = CelMatcher { expr_match: Some(expression), description: text };
     let predicate = SinglePredicate {
         input: Some(extension("request", any(&HttpAttributesCelMatchInput {}))),
         matcher: Some(single_predicate::Matcher::CustomMatch(extension("expression", any(&matcher)))),
     };
     Predicate { match_type: Some(MatchType::SinglePredicate(predicate)) }
+}
+
+/// Whether a client showed a certificate that nobody judged. Nothing that an expression says of certificates may let it through.
+fn unjudged() -> Predicate {
+    static PARSED: LazyLock<CelExpression> = LazyLock::new(|| {
+        let text = format!(
+            "connection.mtls && metadata.filter_metadata['{}'].{} == true",
+            listener::UNJUDGED,
+            listener::UNJUDGED_KEY
+        );
+        parsed::expression(&cel::parse(&text).expect("it is an expression"))
+    });
+    holds(PARSED.clone(), "a certificate that nobody judged".into())
+}
+
+/// An expression that holds for nobody with such a certificate.
+fn unless_unjudged(expression: Predicate) -> Predicate {
+    let not = Predicate { match_type: Some(MatchType::NotMatcher(Box::new(unjudged()))) };
+    Predicate { match_type: Some(MatchType::AndMatcher(PredicateList { predicate: vec![not, expression] })) }
 }
 
 fn any_of(mut predicates: Vec<Predicate>) -> Predicate {
@@ -185,7 +215,11 @@ fn words(matcher: &Matcher) -> Option<String> {
     let becomes = if action.name == "allow" { "let through" } else { "403" };
     let otherwise = if action.name == "allow" { "403" } else { "let through" };
     let single = |predicate: &Predicate| {
-        let Some(MatchType::SinglePredicate(predicate)) = &predicate.match_type else { return None };
+        let of = match &predicate.match_type {
+            Some(MatchType::AndMatcher(list)) => &list.predicate.last()?.match_type,
+            own => own,
+        };
+        let Some(MatchType::SinglePredicate(predicate)) = of else { return None };
         let single_predicate::Matcher::CustomMatch(matcher) = predicate.matcher.as_ref()? else { return None };
         CelMatcher::decode(&*matcher.typed_config.as_ref()?.value).ok().map(|matcher| matcher.description)
     };

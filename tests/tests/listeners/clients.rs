@@ -176,6 +176,12 @@ async fn whom_no_authority_vouches_for_is_let_in_where_that_is_asked_for_and_now
     world.answers(world.strict, Some(&own)).await?;
     world.refuses(world.strict, None).await?;
     world.refuses(world.strict, Some(&other)).await?;
+    // Gateway API has clients asked there too.
+    for (port, is_asked) in [(world.strict, true), (world.lax, true), (world.open, false)] {
+        let name = format!("{}.example.com", world.name(port));
+        let said = resumed(port, &name, "-tls1_2", &[]).await?;
+        ensure!(said.contains("Client Certificate Types") == is_asked, "{name}: {said}");
+    }
     world.end().await
 }
 
@@ -440,5 +446,41 @@ async fn a_policy_believes_no_certificate_that_nobody_verified() -> Result<()> {
     }
     world.answers(world.strict, Some(&own)).await?;
     world.refuses(world.strict, Some(&forged)).await?;
+    world.end().await
+}
+
+/// Has a provider judge requests, which is told whose certificate a client shows.
+const BY_PROVIDER: &str = "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: judge}
+spec: {extAuth: {grpcService: {backendRef: {name: backend, port: 80}, requestTimeout: 5s}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {namespace: infra, name: judged}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: route}]
+  extAuth: {extensionRef: {name: judge}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_is_told_of_clients_is_not_asked_where_nobody_judges_them() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    world.portcullis.write("policy.yaml", BY_PROVIDER)?;
+    for certificate in [None, Some(&own)] {
+        let target = world.target(world.lax, certificate);
+        let denied = eventually(TIMEOUT, async || {
+            let response = client::send(&target, &Asking::request(&target)).await?;
+            ensure!(response.status == 403, "{}", response.status);
+            Ok(())
+        });
+        denied.await.with_context(|| world.portcullis.log_tail())?;
+    }
+    world.answers(world.strict, Some(&own)).await?;
+    world.answers(world.open, None).await?;
     world.end().await
 }

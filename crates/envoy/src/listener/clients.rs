@@ -8,14 +8,22 @@ use envoy_types::pb::{
             core::v3::CidrRange,
             listener::v3::{Filter, filter},
         },
-        extensions::filters::network::{
-            connection_limit::v3::ConnectionLimit,
-            http_connection_manager::v3::http_connection_manager::{
-                ForwardClientCertDetails, SetCurrentClientCertDetails,
+        extensions::{
+            filters::{
+                http::set_metadata::v3::{Config as SetMetadata, Metadata},
+                network::{
+                    connection_limit::v3::ConnectionLimit,
+                    http_connection_manager::v3::http_connection_manager::{
+                        ForwardClientCertDetails, SetCurrentClientCertDetails,
+                    },
+                },
+            },
+            transport_sockets::tls::v3::{
+                CertificateValidationContext, certificate_validation_context::TrustChainVerification,
             },
         },
     },
-    google::protobuf::UInt64Value,
+    google::protobuf::{Struct, UInt64Value, Value, value::Kind},
 };
 use ir::{
     downstream::{CertificateDetail, CertificateDetails, ListenerConfig, ToldOfClients},
@@ -51,12 +59,16 @@ pub(super) fn limit(chain: &str, edge: &Edge) -> Option<Filter> {
 }
 
 /// What backends are told of certificates of clients: how, and which parts.
+///
+/// Nothing of one that nobody judged: it would pass for an identity.
 pub(super) fn told(
     said: Option<&ToldOfClients>,
+    asks_unjudged: bool,
     edge: &Edge,
 ) -> (ForwardClientCertDetails, Option<SetCurrentClientCertDetails>) {
     let details = &edge.client_certificate_details;
     match said {
+        _ if asks_unjudged => (ForwardClientCertDetails::Sanitize, None),
         Some(ToldOfClients::Said) => (ForwardClientCertDetails::ForwardOnly, None),
         Some(ToldOfClients::SaidAndShown(details)) => (ForwardClientCertDetails::AppendForward, Some(parts(details))),
         Some(ToldOfClients::Shown(details)) => (ForwardClientCertDetails::SanitizeSet, Some(parts(details))),
@@ -74,5 +86,27 @@ fn parts(details: &CertificateDetails) -> SetCurrentClientCertDetails {
         dns: has(CertificateDetail::Dns),
         uri: has(CertificateDetail::Uri),
         ..SetCurrentClientCertDetails::default()
+    }
+}
+
+/// The namespace of dynamic metadata, and the key in it, that are true of requests over connections whose clients were asked for
+/// certificates that nobody judged.
+pub const UNJUDGED: &str = "portcullis.clients";
+/// That key.
+pub const UNJUDGED_KEY: &str = "unjudged";
+
+/// Says so of a request.
+pub(super) fn mark() -> SetMetadata {
+    let value = Value { kind: Some(Kind::BoolValue(true)) };
+    let value = Some(Struct { fields: [(UNJUDGED_KEY.to_owned(), value)].into() });
+    let metadata = Metadata { metadata_namespace: UNJUDGED.into(), value, ..Metadata::default() };
+    SetMetadata { metadata: vec![metadata], ..SetMetadata::default() }
+}
+
+/// Has clients asked for a certificate, and takes any.
+pub(super) fn unjudged() -> CertificateValidationContext {
+    CertificateValidationContext {
+        trust_chain_verification: TrustChainVerification::AcceptUntrusted as i32,
+        ..CertificateValidationContext::default()
     }
 }

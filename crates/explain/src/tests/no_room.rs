@@ -137,7 +137,7 @@ fn what_is_asked_of_clients_is_told_of_a_request_and_in_the_tree() {
         route("r", json!({})),
         tls_route("t", &["t.example.com"], json!([{"name": "s", "port": 80}])),
     ]);
-    let word = "clients are asked for no certificate: AllowInsecureFallback";
+    let word = "clients with any certificate and without: AllowInsecureFallback";
     let text = get(&scene, "https://a.example.com/").to_string();
     assert!(text.contains(word), "{text}");
     let text = told(&scene, "tls://t.example.com:8443");

@@ -24,7 +24,6 @@ use crate::{
         set::SetRow,
         stream::Place,
         strict::{OfferedListener, OfferedWide},
-        tls::BundleId,
     },
 };
 
@@ -91,7 +90,6 @@ fn guarded(clients: Clients) -> Clients {
 /// A listener where everybody finds it who needs to know it; `is_accepted` tells of its Gateway as a whole.
 fn spread(scope: &Emitter<'_>, key: &ListenerId, is_accepted: bool, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
-    let clients = state.clients.as_ref().and_then(Clients::asked).cloned();
     let summary = Arc::new(ListenerSummary {
         id: key.clone(),
         port: model.port,
@@ -106,7 +104,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, is_accepted: bool, state: Liste
         serve(scope, key, &summary, &state);
     }
     if is_accepted && !model.lost {
-        claim(scope, key, model, &summary, secrets, clients);
+        claim(scope, key, model, &summary, secrets, state.clients.as_ref());
     }
     state
 }
@@ -159,15 +157,21 @@ fn claim(
     model: &ListenerModel,
     summary: &Arc<ListenerSummary>,
     secrets: &[NsName],
-    clients: Option<BundleId>,
+    clients: Option<&Clients>,
 ) {
     let (gateway, hostname) = (&key.gateway, &summary.hostname);
     let Some(protocol) = model.protocol.filter(|protocol| model.claims.is_some() || protocol.told_by().is_none())
     else {
         return;
     };
-    let at =
-        PortListener { served: summary.served, protocol, bind_port: model.bind_port, secrets: secrets.into(), clients };
+    let at = PortListener {
+        served: summary.served,
+        protocol,
+        bind_port: model.bind_port,
+        secrets: secrets.into(),
+        clients: clients.and_then(Clients::asked).cloned(),
+        asks_unjudged: clients.is_some_and(Clients::asks_unjudged),
+    };
     scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
     let Some(over) = model.claims else { return };
     let place = (gateway.clone(), summary.port, over, hostname.clone());

@@ -152,7 +152,7 @@ impl<'a> Gateway<'a> {
         });
         let (names, fields): (Vec<_>, Vec<_>) = insecure.chain(of_sets).unzip();
         let message = format!(
-            "clients are asked for no certificate, and all are let in: listeners {}; set AllowValidOnly to have one asked for",
+            "clients are let in with any certificate and without: listeners {}; set AllowValidOnly to have certificates judged",
             crate::words::listed_with(", ", &names)
         );
         let field = format!("{}.mode", fields.first()?);

@@ -82,9 +82,14 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// By whom a certificate that the listener's filter chain asks for is judged; none where it asks for none.
+    /// By whom a certificate that the listener's filter chain asks for is judged; none where nobody judges.
     pub(crate) fn asked(&self) -> Option<&BundleId> {
         self.authorities.as_ref().ok().filter(|_| self.mode == ClientMode::ValidOnly)
+    }
+
+    /// Whether the listener's filter chain asks for a certificate that nobody judges.
+    pub(crate) fn asks_unjudged(&self) -> bool {
+        self.authorities.is_ok() && self.mode == ClientMode::Anybody
     }
 }
 
@@ -141,8 +146,10 @@ pub(crate) struct PortListener {
     pub(crate) bind_port: Port,
     /// Secrets with certificates to present.
     pub(crate) secrets: Arc<[NsName]>,
-    /// By whom certificates of clients are judged; none where they are asked for none.
+    /// By whom certificates of clients are judged; none where nobody judges them.
     pub(crate) clients: Option<BundleId>,
+    /// Whether they are asked for all the same.
+    pub(crate) asks_unjudged: bool,
 }
 
 impl PortListener {

@@ -1,17 +1,24 @@
 //! Who judges requests.
 
 use api::gateway_extension::{self, AuthorizationRequest, AuthorizationResponse, HttpService, RequestBody};
+use envoy::listener;
 use envoy_types::pb::envoy::{
-    config::core::v3::{ApiVersion, HeaderValue, HttpUri, http_uri::HttpUpstreamType},
+    config::core::v3::{ApiVersion, HeaderValue, HttpUri, RuntimeFeatureFlag, http_uri::HttpUpstreamType},
     extensions::filters::http::ext_authz::v3::{
         AuthorizationRequest as EnvoyRequest, AuthorizationResponse as EnvoyResponse, BufferSettings, ExtAuthz,
         HttpService as EnvoyHttpService, ext_authz::Services,
     },
     r#type::{
-        matcher::v3::{ListStringMatcher, StringMatcher, string_matcher::MatchPattern},
+        matcher::v3::{
+            ListStringMatcher, MetadataMatcher, StringMatcher, ValueMatcher,
+            metadata_matcher::{PathSegment, path_segment::Segment},
+            string_matcher::MatchPattern,
+            value_matcher,
+        },
         v3::{HttpStatus, StatusCode},
     },
 };
+use envoy_types::pb::google::protobuf::BoolValue;
 use ir::{Problem, backend::Asked};
 use std::time::Duration;
 use validate::{Invalid, format, header, path};
@@ -55,7 +62,11 @@ impl ExtAuth {
         if let (Services::HttpService(_), false) = (&services, allowed.iter().any(|name| name == header::PASSED)) {
             allowed.push(header::PASSED.into());
         }
+        // A judge that is told of clients would take a certificate that nobody judged for an identity.
+        let tells_of_clients = matches!(services, Services::GrpcService(_));
         let filter = ExtAuthz {
+            filter_enabled_metadata: tells_of_clients.then(where_clients_are_judged),
+            deny_at_disable: tells_of_clients.then(always),
             transport_api_version: ApiVersion::V3 as i32,
             failure_mode_allow: written.fail_open,
             with_request_body: written
@@ -71,6 +82,20 @@ impl ExtAuth {
             ..ExtAuthz::default()
         };
         Ok(Self { filter: Encoded::new(&filter), asked, fail_open: written.fail_open })
+    }
+}
+
+/// Does not match where clients are asked for certificates that nobody judges.
+fn where_clients_are_judged() -> MetadataMatcher {
+    let key = PathSegment { segment: Some(Segment::Key(listener::UNJUDGED_KEY.into())) };
+    let value = ValueMatcher { match_pattern: Some(value_matcher::MatchPattern::BoolMatch(true)) };
+    MetadataMatcher { filter: listener::UNJUDGED.into(), path: vec![key], value: Some(value), invert: true }
+}
+
+fn always() -> RuntimeFeatureFlag {
+    RuntimeFeatureFlag {
+        default_value: Some(BoolValue { value: true }),
+        runtime_key: "portcullis.ext_auth.deny_unjudged".into(),
     }
 }
 

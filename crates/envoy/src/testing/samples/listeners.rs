@@ -21,7 +21,11 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         name: name.into(),
         leads_to: LeadsTo::RouteConfiguration,
         hostname: Hostname::parse(hostname),
-        tls: tls.then(|| TlsTermination { secrets: secrets.into(), clients: clients(name) }),
+        tls: tls.then(|| TlsTermination {
+            secrets: secrets.into(),
+            clients: clients(name),
+            asks_unjudged: name == "https/443/wild",
+        }),
     };
     let listener = |port: u16, addresses: &[&str], chains| Listener {
         name: format!("listener/{port}").into(),
