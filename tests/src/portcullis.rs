@@ -184,7 +184,7 @@ impl Portcullis {
     /// Fails if an Envoy has ever refused an update. An Envoy's own counters of a resource go with the resource.
     pub async fn was_never_refused(&self) -> Result<()> {
         let metrics = self.admin("/metrics").await?.body;
-        let refused: Vec<_> = metrics.lines().filter(|line| line.starts_with("portcullis_nacks")).collect();
+        let refused: Vec<_> = metrics.lines().filter(|line| line.starts_with("portcullis_xds_nacks")).collect();
         ensure!(refused.is_empty(), "{refused:?}\n{}", self.log_tail());
         Ok(())
     }

@@ -48,6 +48,21 @@ fn an_envoy_judges_beside_the_controller_without_a_token() -> Result<()> {
 }
 
 #[test]
+fn whether_an_envoy_judges_is_said_in_any_case_of_letters() -> Result<()> {
+    for (level, judges) in [("STRICT", true), ("sTrIcT", true), ("standard", false), ("Standard", false)] {
+        let printed = template(&chart("portcullis"), &["--set", &format!("validation.level={level}")])?;
+        let deployment = manifests::parse(&printed)?.into_iter().find(|object| object["kind"] == "Deployment");
+        let pod = deployment.context("no Deployment")?["spec"]["template"]["spec"].clone();
+        let containers = pod["containers"].as_array().context("no containers")?;
+        let judge = containers.iter().find(|container| container["name"] == "judge");
+        ensure!(judge.is_some() == judges, "{level}: {judge:?}");
+        // The kubelet mounts a token into every container, unless it is told not to.
+        ensure!(pod["automountServiceAccountToken"] == !judges, "{level}: {pod}");
+    }
+    Ok(())
+}
+
+#[test]
 fn little_is_enough() -> Result<()> {
     golden_template("little")
 }
@@ -73,6 +88,9 @@ fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
         ("portcullis", "delegation.maxDepth=65", "/delegation/maxDepth"),
         ("portcullis", "gatewayParameters.trust=Anybody", "/gatewayParameters/trust"),
         ("portcullis", "freeze.enabled=true", "/freeze/enabled"),
+        ("portcullis", "validation.level=Severe", "/validation/level"),
+        ("portcullis", "validation.timeout=soon", "/validation/timeout"),
+        ("portcullis", "validation.judge.image=envoy", "image"),
         ("portcullis", "watchNamespaces=team-a", "/watchNamespaces"),
         ("portcullis", "watchNamespaces={Team}", "/watchNamespaces/0"),
         ("portcullis", "controllerName=portcullis", "/controllerName"),
@@ -115,7 +133,9 @@ fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
     ];
     for group in groups {
         let members = schema["properties"][group]["properties"].as_object().context("no such group")?;
-        values.extend(members.keys().map(|key| format!("{group}.{key}")));
+        // The container that judges is the chart's.
+        let settings = members.keys().filter(|key| (group, key.as_str()) != ("validation", "judge"));
+        values.extend(settings.map(|key| format!("{group}.{key}")));
     }
     ensure!(values == documented, "{:?}", values.symmetric_difference(&documented).collect::<Vec<_>>());
     Ok(())
@@ -123,7 +143,7 @@ fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
 
 #[test]
 fn the_file_of_settings_is_one_that_the_controller_takes() -> Result<()> {
-    for values in ["default", "everything"] {
+    for values in ["default", "everything", "strict"] {
         let objects = objects(values)?;
         let settings = objects.iter().find_map(|object| object["data"]["settings.yaml"].as_str());
         let folder = tempfile::tempdir()?;

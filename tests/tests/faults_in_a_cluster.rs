@@ -7,6 +7,8 @@ mod ads;
 mod confined;
 #[path = "faults_in_a_cluster/input.rs"]
 mod input;
+#[path = "faults_in_a_cluster/judged.rs"]
+mod judged;
 #[path = "faults_in_a_cluster/objects.rs"]
 mod objects;
 #[path = "faults_in_a_cluster/quarantine.rs"]

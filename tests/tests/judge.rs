@@ -2,6 +2,8 @@
 //!
 //! The Envoy is the real one. Where it would have to crash, hang or be taken over, a program stands in its place.
 
+#[path = "judge/agent.rs"]
+mod agent;
 #[path = "judge/command.rs"]
 mod command;
 #[path = "judge/fake.rs"]
@@ -13,7 +15,7 @@ mod running;
 #[path = "judge/sandbox.rs"]
 mod sandbox;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +30,11 @@ use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatcher;
 use envoy_types::pb::google::protobuf::Any;
 use ir::settings::Edge;
 use judge::{Budget, Build, Client, How, Job, Judge, Launch, Outcome, Runner, Verdict, Way};
-use portcullis_tests::process::{Process, envoy_binary, portcullis_binary};
+use portcullis_tests::process::{envoy_binary, portcullis_binary};
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use prost::{Message, Name};
 
+use crate::agent::Agent;
 use crate::fake::Fake;
 
 fn launch(envoy: &Path) -> Result<Launch> {
@@ -287,43 +290,6 @@ async fn a_program_that_ends_envoy_is_not_accepted() -> Result<()> {
     Ok(())
 }
 
-/// An agent that runs, and where it is asked.
-struct Agent {
-    process: Process,
-    folder: tempfile::TempDir,
-    arguments: Vec<String>,
-}
-
-impl Agent {
-    fn start(envoy: &Path) -> Result<Self> {
-        Self::start_in(envoy, tempfile::tempdir()?)
-    }
-
-    fn start_in(envoy: &Path, folder: tempfile::TempDir) -> Result<Self> {
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let listen = format!("unix:{}", text(folder.path().join("socket")));
-        let arguments = vec!["judge".into(), "--envoy".into(), text(envoy.into()), "--listen".into(), listen];
-        Ok(Self { process: Self::run(&arguments, folder.path())?, folder, arguments })
-    }
-
-    fn run(arguments: &[String], folder: &Path) -> Result<Process> {
-        Process::start("judge", &portcullis_binary()?, arguments, folder.join("log"))
-    }
-
-    async fn kill(&mut self) -> Result<()> {
-        self.process.kill().await
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        self.process = Self::run(&self.arguments, self.folder.path())?;
-        Ok(())
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.folder.path().join("socket"))
-    }
-}
-
 /// Waits until a client is connected, or is not any more.
 async fn connected(build: &mut tokio::sync::watch::Receiver<Option<Build>>, is: bool) -> Result<()> {
     let turned = build.wait_for(|build| build.is_some() == is);
@@ -334,7 +300,7 @@ async fn connected(build: &mut tokio::sync::watch::Receiver<Option<Build>>, is: 
 #[tokio::test]
 async fn an_agent_judges_for_a_client_and_is_found_again_after_it_died() -> Result<()> {
     let mut agent = Agent::start(&envoy_binary()?)?;
-    let client = agent.client();
+    let client = Client::new(agent.socket());
     let mut build = client.watch();
     connected(&mut build, true).await?;
     let judge = Judge::new(Way::There(client), &Edge::default());
@@ -351,7 +317,7 @@ async fn an_agent_judges_for_a_client_and_is_found_again_after_it_died() -> Resu
         matches!(judge.judge(&rows(101)[100..], &mut budget()).await[0], Verdict::Unknown(_)),
         "nobody can be asked"
     );
-    agent.process = Agent::run(&agent.arguments, agent.folder.path())?;
+    agent.restart()?;
     connected(&mut build, true).await?;
     ensure!(judge.judge(&rows(101)[100..], &mut budget()).await == [Verdict::Accepted]);
     Ok(())
@@ -362,7 +328,7 @@ async fn an_agent_outlives_the_crashes_of_its_envoy_and_hostile_clients() -> Res
     use tokio::io::AsyncWriteExt;
     let fake = Fake::new("if b'shop/' in data: os.kill(os.getpid(), signal.SIGSEGV)\n")?;
     let mut agent = Agent::start(&fake.path)?;
-    let client = agent.client();
+    let client = Client::new(agent.socket());
     connected(&mut client.watch(), true).await?;
     for _ in 0..3 {
         let wrapper = Wrapper::new(&Edge::default());
@@ -371,11 +337,11 @@ async fn an_agent_outlives_the_crashes_of_its_envoy_and_hostile_clients() -> Res
         ensure!(client.run(crash).await == Outcome::Crashed(11));
         let sound = Job { bootstrap: wrapper.bootstrap(&[]).into(), fragments: 0 };
         ensure!(client.run(sound).await == Outcome::Accepted);
-        let mut hostile = tokio::net::UnixStream::connect(agent.folder.path().join("socket")).await?;
+        let mut hostile = tokio::net::UnixStream::connect(agent.socket()).await?;
         hostile.write_all(&[0xff; 4096]).await?;
     }
     agent.process.check_alive()?;
-    let mode = std::fs::metadata(agent.folder.path().join("socket"))?;
+    let mode = std::fs::metadata(agent.socket())?;
     ensure!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777 == 0o600, "others cannot ask");
     Ok(())
 }
@@ -383,12 +349,12 @@ async fn an_agent_outlives_the_crashes_of_its_envoy_and_hostile_clients() -> Res
 #[tokio::test]
 async fn silent_clients_make_room_for_one_that_asks() -> Result<()> {
     let agent = Agent::start(&envoy_binary()?)?;
-    connected(&mut agent.client().watch(), true).await?;
+    connected(&mut Client::new(agent.socket()).watch(), true).await?;
     let mut silent = Vec::new();
     for _ in 0..6 {
-        silent.push(tokio::net::UnixStream::connect(agent.folder.path().join("socket")).await?);
+        silent.push(tokio::net::UnixStream::connect(agent.socket()).await?);
     }
-    let client = agent.client();
+    let client = Client::new(agent.socket());
     connected(&mut client.watch(), true).await?;
     let job = Job { bootstrap: Wrapper::new(&Edge::default()).bootstrap(&[]).into(), fragments: 0 };
     ensure!(client.run(job).await == Outcome::Accepted);
@@ -398,7 +364,7 @@ async fn silent_clients_make_room_for_one_that_asks() -> Result<()> {
 #[tokio::test]
 async fn no_process_is_left_when_an_agent_is_killed() -> Result<()> {
     let mut agent = Agent::start(&envoy_binary()?)?;
-    connected(&mut agent.client().watch(), true).await?;
+    connected(&mut Client::new(agent.socket()).watch(), true).await?;
     let children = eventually(TIMEOUT, async || {
         let children = agent.process.children()?;
         ensure!(!children.is_empty(), "none was started ahead");

@@ -14,7 +14,9 @@ mod statuses;
 mod watches;
 mod xds_security;
 
-// What several of them use.
+// What several of them use, or other binaries too.
+#[path = "judge/agent.rs"]
+mod agent;
 #[path = "charts/helm.rs"]
 mod helm;
 #[path = "xds_security/mount.rs"]

@@ -64,7 +64,8 @@ controllerName: {{ .Values.controllerName | quote }}
 # Proxies may not bind a port below 1024; their Services map it.
 ports: mapped
 {{- range $group := list "edge" "backend" "invalidRouteReplacement" "delegation" "policies" "gatewayParameters" "regex" "capacity" "validation" "freeze" }}
-{{- with index $.Values $group }}
+{{- /* The container that judges is no setting. */}}
+{{- with omit (index $.Values $group) "judge" }}
 {{ $group }}:
   {{- range $key, $value := . }}
   {{- /* A number of a values file is a float to a template, which would write 1e+06. */}}

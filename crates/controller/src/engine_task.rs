@@ -268,6 +268,9 @@ impl EngineTask {
                     .set_unapplied(&report.owner, Some(failures).filter(|failures| !failures.is_empty()));
             }
             (Event::Proxy(event), _) => {
+                if let Some(strict) = &mut self.strict {
+                    strict.take(&event);
+                }
                 if let Some((gateway, report)) = self.proxies.take(&event) {
                     self.guarded.translator_mut().set_nack(&gateway, report);
                 }

@@ -208,6 +208,8 @@ metrics! {
     validation_waived: Gauge => "validation_waived", "Parts of what is sent that no Envoy has judged, for want of one";
     validation_refused: Family<RefusedFragmentLabels, Counter>
         => "validation_refused", "Parts of what would be sent that Envoy refused, by kind, and how";
+    validation_unjudged_versions: Gauge
+        => "validation_unjudged_versions", "Versions of proxies that are another one than that of the Envoy that judges";
     validation_available: Gauge => "validation_available", "Whether an Envoy can be asked before anything is sent";
     files: Gauge => "files", "Manifest files";
     files_broken: Gauge => "files_broken", "Manifest files that do not parse or cannot be read";

@@ -179,6 +179,8 @@ reasons! {
     Valid,
     /// It waits for Envoy's word.
     ValidationPending,
+    /// Proxies are of another version than the Envoy that judges what is sent to them.
+    VersionNotJudged,
 }
 
 impl fmt::Display for Reason {

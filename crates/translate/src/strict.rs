@@ -28,9 +28,11 @@ pub use asking::{Bounds, NOTICED, Word};
 pub use gate::{Gate, Held};
 pub use waiters::{Asked, FragmentId, Wanted};
 
+use ir::NsName;
+
 use crate::{
     Translator,
-    tables::input::{JudgeUnavailable, Strict},
+    tables::input::{JudgeUnavailable, Strict, VersionsNotJudged},
 };
 
 impl Translator {
@@ -42,5 +44,11 @@ impl Translator {
     /// Why no Envoy can be asked at the moment; none while one can. Whether that turned.
     pub fn set_judge_unavailable(&mut self, why: Option<String>) -> bool {
         self.engine_mut().set::<JudgeUnavailable>((), why.map(Into::into))
+    }
+
+    /// Which proxies of a Gateway are of another version than the Envoy that judges; none where all are of that. Whether that
+    /// turned.
+    pub fn set_version_not_judged(&mut self, gateway: &NsName, why: Option<String>) -> bool {
+        self.engine_mut().set::<VersionsNotJudged>(gateway.clone(), why.map(Into::into))
     }
 }

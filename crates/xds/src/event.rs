@@ -18,6 +18,8 @@ pub enum Event {
         gateway: String,
         /// `node.id`, as the proxy claims it, cut to 256 bytes.
         node_id: String,
+        /// What the proxy was built from, if it says that it is an Envoy.
+        envoy: Option<EnvoyVersion>,
         /// The stream.
         stream: u64,
     },

@@ -235,9 +235,9 @@ impl StreamTask {
             Some(authenticated) if authenticated.gateway() == node.cluster => node.cluster.clone(),
             Some(_) => return Err(self.ads.shared.admission.refuse(Refusal::WrongGateway)),
         };
-        let node_id = printable(&node.id, 256);
+        let (node_id, envoy) = (printable(&node.id, 256), node.envoy);
         tracing::debug!(stream = self.id, gateway, node_id, protocol = ?self.protocol, "xDS stream begins");
-        self.report(Event::Connected { gateway: gateway.clone(), node_id, stream: self.id });
+        self.report(Event::Connected { gateway: gateway.clone(), node_id, envoy, stream: self.id });
         Ok(Some((gateway, request)))
     }
 

@@ -35,7 +35,7 @@ async fn every_object_is_taken_with_every_field_of_it() -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         server.apply(&manifests::print(&[namespace])?).await?;
     }
-    for values in ["default", "everything", "namespaces", "little"] {
+    for values in ["default", "everything", "namespaces", "little", "strict"] {
         let mut objects = objects(values)?;
         // The Prometheus Operator's are not known here.
         objects.retain(|object| object["apiVersion"] != "monitoring.coreos.com/v1");
@@ -51,7 +51,7 @@ async fn pods_are_of_the_restricted_standard() -> Result<()> {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     let metadata = json!({"name": name, "labels": labels});
     server.apply(&manifests::print(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})])?).await?;
-    for values in ["default", "everything"] {
+    for values in ["default", "everything", "strict"] {
         let deployment = objects(values)?.into_iter().find(|object| object["kind"] == "Deployment");
         let mut pod = deployment.context("no Deployment")?["spec"]["template"].clone();
         pod["apiVersion"] = "v1".into();

@@ -73,6 +73,11 @@ impl<'a> World<'a> {
 
     /// One that watches further namespaces.
     pub(crate) async fn watching(api: &'a ApiServer, namespaces: &[&str]) -> Result<World<'a>> {
+        Self::with(api, namespaces, &[]).await
+    }
+
+    /// The same, whose controller has further arguments.
+    pub(crate) async fn with(api: &'a ApiServer, namespaces: &[&str], more: &[&str]) -> Result<World<'a>> {
         let name = api.namespace().await?;
         let binding = format!(
             "apiVersion: rbac.authorization.k8s.io/v1\n\
@@ -86,7 +91,8 @@ impl<'a> World<'a> {
         api.apply_in(&name, &account).await?;
         api.apply(&class(&name, &format!("portcullis.dev/{name}"))).await?;
         let namespaces: Vec<_> = namespaces.iter().map(ToString::to_string).collect();
-        let replica = start(api, &name, &namespaces, "first").await?;
+        let mut replica = launch_controller(api, &name, &namespaces, "first", more).await?;
+        replica.portcullis.wait_until_ready().await?;
         Ok(Self { api, class: name.clone(), name, replica, deploys: false })
     }
 
@@ -141,7 +147,14 @@ impl<'a> World<'a> {
 
     /// Another replica of the controller.
     pub(crate) async fn another(&self, identity: &str) -> Result<Replica> {
-        start(self.api, &self.class, &[], identity).await
+        let mut replica = self.another_with(identity, &[]).await?;
+        replica.portcullis.wait_until_ready().await?;
+        Ok(replica)
+    }
+
+    /// The same with further arguments, which may not be ready yet.
+    pub(crate) async fn another_with(&self, identity: &str, more: &[&str]) -> Result<Replica> {
+        launch_controller(self.api, &self.class, &[], identity, more).await
     }
 
     /// Gateway `edge` with one route, `healthy`, that is asked for all the time from now on.
@@ -208,7 +221,13 @@ impl<'a> World<'a> {
     }
 }
 
-async fn start(api: &ApiServer, name: &str, namespaces: &[String], identity: &str) -> Result<Replica> {
+async fn launch_controller(
+    api: &ApiServer,
+    name: &str,
+    namespaces: &[String],
+    identity: &str,
+    more: &[&str],
+) -> Result<Replica> {
     let way = Middleman::start(api).await?;
     let kubeconfig = api.kubeconfig_by(&way, name, CONTROLLER).await?;
     let controller = format!("portcullis.dev/{name}");
@@ -220,8 +239,8 @@ async fn start(api: &ApiServer, name: &str, namespaces: &[String], identity: &st
         ["--watch-namespaces", &watched],
         ["--identity", identity],
     ];
-    let mut portcullis = Portcullis::start_in_cluster(&kubeconfig, name, arguments.as_flattened())?;
-    portcullis.wait_until_ready().await?;
+    let arguments = [arguments.as_flattened(), more].concat();
+    let portcullis = Portcullis::start_in_cluster(&kubeconfig, name, &arguments)?;
     Ok(Replica { portcullis, way })
 }
 

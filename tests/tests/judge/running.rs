@@ -15,7 +15,7 @@ use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, objects::service, ports};
 use tokio::task::JoinHandle;
 
-use crate::Agent;
+use crate::agent::Agent;
 use crate::fake::Fake;
 
 /// What an Envoy does in whose place this is: it refuses, dies of, and takes long for what says so, unless it answers by itself.

@@ -62,7 +62,7 @@ impl Proxies {
         let mut logs = |gateway: &str| self.log.admits(gateway, now);
         let first = |names: &[String]| names[..names.len().min(LOGGED_NAMES)].to_vec();
         match event {
-            Event::Connected { gateway, node_id, stream } if logs(gateway) => {
+            Event::Connected { gateway, node_id, stream, .. } if logs(gateway) => {
                 tracing::info!(%gateway, %node_id, stream, "an Envoy is connected");
             }
             Event::Disconnected { gateway, stream } if logs(gateway) => {

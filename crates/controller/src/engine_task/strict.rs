@@ -2,6 +2,8 @@
 //!
 //! The engine never waits: what nobody has judged stays as it was, and verdicts come as an event.
 
+mod versions;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -10,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use envoy::judged::{Fragment, Kind};
 use ir::settings::WhenUnavailable;
-use judge::{Budget, Ends, How, Job, Judge, Verdict};
+use judge::{Budget, Build, Ends, How, Job, Judge, Verdict};
 use tokio::{sync::Notify, time::timeout};
 use translate::{
     Translator,
@@ -18,6 +20,7 @@ use translate::{
     strict::{Bounds, Gate, Held, NOTICED, Wanted, Word},
 };
 
+use self::versions::Versions;
 use super::handle::{EngineHandle, Event};
 use crate::{
     lanes::{Became, Lane, Lanes, State},
@@ -203,17 +206,25 @@ pub(super) struct Strict {
     /// When all was read.
     loaded: Option<Instant>,
     passes: usize,
+    versions: Versions,
 }
 
 impl Strict {
     pub(super) fn new(desk: Arc<Desk>, bounds: Bounds) -> Self {
-        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0 }
+        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0, versions: Versions::default() }
+    }
+
+    /// Takes note of what a proxy reports.
+    pub(super) fn take(&mut self, event: &xds::Event) {
+        self.versions.take(event);
     }
 
     /// Takes note of what settled, and of what was judged. Whether it has to settle again.
     pub(super) fn pass(&mut self, translator: &mut Translator) -> bool {
         let desk = &self.desk;
         let turned = translator.set_judge_unavailable(desk.unavailable().clone());
+        let build = desk.judge.build();
+        let turned = turned | self.versions.tell(build.as_ref().map(Build::number), translator);
         for fragment in desk.lanes().take_turned() {
             self.gate.turned(&fragment);
         }
@@ -234,6 +245,8 @@ impl Strict {
         let pending = self.gate.unknown().len();
         self.desk.metrics.validation_pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
         self.desk.metrics.validation_waived.set(i64::try_from(self.gate.waived()).unwrap_or(i64::MAX));
+        let not_judged = i64::try_from(self.versions.not_judged()).unwrap_or(i64::MAX);
+        self.desk.metrics.validation_unjudged_versions.set(not_judged);
     }
 
     /// Whether anything is to be looked at, though nothing happened.

@@ -15,7 +15,7 @@ use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
         gateway::{Admission, ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
-        input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
+        input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict, VersionsNotJudged},
         listener::{ListenerRow, ListenerState},
         output::Withheld,
         set::{AskedOfClients, AttachedSets, SoundPorts},
@@ -101,8 +101,8 @@ struct Gateway<'a> {
     no_room: Option<Problem>,
     /// Why its proxies have nothing to show to backends, where they shall.
     nothing_to_show: Option<Fault>,
-    /// Why no Envoy can be asked before anything is sent, where one shall be.
-    unjudged: Option<Arc<str>>,
+    /// Why no Envoy can be asked before anything is sent, where one shall be, or why its word is not that of the proxies.
+    unjudged: Option<(Reason, Arc<str>)>,
 }
 
 impl<'a> Gateway<'a> {
@@ -116,7 +116,7 @@ impl<'a> Gateway<'a> {
             infrastructure: Infrastructure::read(scope, key, model),
             replaced: scope.get::<BrokenGateway>(key),
             unsent: unsent(scope, key, model),
-            unjudged: unjudged(scope),
+            unjudged: unjudged(scope, key),
             no_room: no_room(scope, key),
             nothing_to_show: scope
                 .get::<ClientCertificate>(key)
@@ -174,8 +174,8 @@ impl<'a> Gateway<'a> {
             problems.push(Problem::new(Severity::Refused, *reason, field, message));
         }
         problems.extend(self.insecure());
-        if let Some(why) = &self.unjudged {
-            problems.push(Problem::new(Severity::Warning, Reason::JudgeUnavailable, "", &**why));
+        if let Some((reason, why)) = &self.unjudged {
+            problems.push(Problem::new(Severity::Warning, *reason, "", &**why));
         }
         if let (None, Some(words)) = (&self.model.refused, &self.unsent) {
             problems.push(Problem::new(Severity::Refused, Reason::Invalid, "", words));
@@ -191,8 +191,8 @@ impl<'a> Gateway<'a> {
         if let Some(insecure) = self.insecure() {
             conditions.yes("InsecureFrontendValidationMode", insecure.reason, insecure.to_string());
         }
-        if let Some(why) = &self.unjudged {
-            conditions.no("portcullis.dev/Validation", Reason::JudgeUnavailable, &**why);
+        if let Some((reason, why)) = &self.unjudged {
+            conditions.no("portcullis.dev/Validation", *reason, &**why);
         }
         conditions.list
     }
@@ -259,10 +259,14 @@ fn unsent(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<Strin
     nack.or_else(|| withheld(scope, key)).or_else(|| refused(scope, key, model))
 }
 
-/// Why no Envoy can be asked before anything is sent, where one shall be.
-fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
+/// Why no Envoy can be asked before anything is sent, where one shall be, or why its word is not that of the proxies.
+fn unjudged(scope: &Scope<'_>, key: &NsName) -> Option<(Reason, Arc<str>)> {
     scope.get::<Strict>(&())?;
-    scope.get::<JudgeUnavailable>(&()).map(|why| (*why).clone())
+    let unavailable = scope.get::<JudgeUnavailable>(&()).map(|why| (Reason::JudgeUnavailable, (*why).clone()));
+    unavailable.or_else(|| {
+        let of_others = scope.get::<VersionsNotJudged>(key)?;
+        Some((Reason::VersionNotJudged, (*of_others).clone()))
+    })
 }
 
 /// Why a listener is not sent, if an Envoy refuses it.

@@ -75,6 +75,8 @@ others! {
     Waiting: RouteId => super::strict::Words;
     /// Why no Envoy can be asked; absent while one can.
     JudgeUnavailable: () => super::strict::Words;
+    /// Which versions the proxies of a Gateway have that is not the one of the Envoy that judges.
+    VersionsNotJudged: NsName => super::strict::Words;
     /// Gateways and listeners of which an Envoy refuses what policies say there in slots.
     RefusedWide: super::policy::Target => super::strict::Words;
     /// How many entries a status has that other controllers wrote.

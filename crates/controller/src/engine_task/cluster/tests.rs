@@ -170,7 +170,7 @@ fn refusals_of_proxies_are_counted_by_gateway_and_type() {
     let mut w = World::new();
     let gateway = || "web/edge".to_owned();
     w.task.work(vec![
-        Event::Proxy(xds::Event::Connected { gateway: gateway(), node_id: "a".into(), stream: 1 }),
+        Event::Proxy(xds::Event::Connected { gateway: gateway(), node_id: "a".into(), envoy: None, stream: 1 }),
         Event::Proxy(xds::Event::Nacked {
             gateway: gateway(),
             stream: 1,
