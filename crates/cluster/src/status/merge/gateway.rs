@@ -10,9 +10,9 @@ use super::{
 };
 use crate::status::condition::{self, MAX_CONDITIONS};
 
-/// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class, and the one of ours. Any other is foreign
+/// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class, and those of ours. Any other is foreign
 /// unless it is desired.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "Accepted",
     "Conflicted",
     "Detached",
@@ -25,6 +25,7 @@ const OURS: [&str; 12] = [
     "SupportedVersion",
     "AttachedListenerSets",
     "portcullis.dev/Quarantined",
+    "portcullis.dev/Validation",
 ];
 
 const MAX_LISTENERS: usize = 64;
