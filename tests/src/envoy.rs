@@ -119,6 +119,11 @@ impl Envoy {
         Ok(())
     }
 
+    /// Fails if Envoy has ended, whatever it refused.
+    pub fn check_alive(&mut self) -> Result<()> {
+        self.process.check_alive()
+    }
+
     /// The CPU time that Envoy's worker has used so far: of its thread alone, whatever else the machine does. It counts
     /// once the worker sleeps, which is waited for.
     pub async fn worker_time(&self) -> Result<Duration> {

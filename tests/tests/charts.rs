@@ -48,9 +48,16 @@ fn an_envoy_judges_beside_the_controller_without_a_token() -> Result<()> {
 }
 
 #[test]
-fn whether_an_envoy_judges_is_said_in_any_case_of_letters() -> Result<()> {
-    for (level, judges) in [("STRICT", true), ("sTrIcT", true), ("standard", false), ("Standard", false)] {
-        let printed = template(&chart("portcullis"), &["--set", &format!("validation.level={level}")])?;
+fn an_envoy_runs_beside_the_controller_where_it_is_asked_for_in_any_case_of_letters() -> Result<()> {
+    let level = |level: &str| format!("validation.level={level}");
+    for (level, judges) in [
+        (level("STRICT"), true),
+        (level("sTrIcT"), true),
+        (level("standard"), false),
+        (level("Standard"), false),
+        (level("Standard,validation.judge.enabled=true"), true),
+    ] {
+        let printed = template(&chart("portcullis"), &["--set", &level])?;
         let deployment = manifests::parse(&printed)?.into_iter().find(|object| object["kind"] == "Deployment");
         let pod = deployment.context("no Deployment")?["spec"]["template"]["spec"].clone();
         let containers = pod["containers"].as_array().context("no containers")?;

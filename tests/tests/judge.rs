@@ -10,6 +10,8 @@ mod command;
 mod fake;
 #[path = "judge/plain.rs"]
 mod plain;
+#[path = "judge/refused.rs"]
+mod refused;
 #[path = "judge/running.rs"]
 mod running;
 #[path = "judge/sandbox.rs"]

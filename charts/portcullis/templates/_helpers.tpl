@@ -80,6 +80,11 @@ ports: mapped
 {{- if eq (lower (default "" .Values.validation.level)) "strict" }}true{{ end -}}
 {{- end -}}
 
+{{/* Whether an Envoy runs beside the controller that judges: "true", or nothing. */}}
+{{- define "portcullis.judge" -}}
+{{- if or (include "portcullis.strict" .) (dig "judge" "enabled" false .Values.validation) }}true{{ end -}}
+{{- end -}}
+
 {{/* What a ServiceMonitor and a PodMonitor have in common. */}}
 {{- define "portcullis.scrape" -}}
 interval: {{ .interval }}

@@ -109,10 +109,10 @@
 {{- if not .Values.xds.certificateSecret }}
 # And the authority that proxies trust: made by the leader, rotated, read by all replicas.
 {{- end }}
-# And a record, which outlives a process: objects that are set aside because Portcullis fails on them.
+# And records, which outlive a process: objects that are set aside because Portcullis fails on them, and what proxies refused.
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [portcullis-logins, portcullis-quarantine{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
+  resourceNames: [portcullis-logins, portcullis-quarantine, portcullis-verdicts{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
   verbs: [get, update]
 # Records are found by their label, and somebody may delete one. A right to list or to create cannot be confined to names; it
 # reaches no further than this namespace, and changes nothing that is there.

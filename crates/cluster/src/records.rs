@@ -22,14 +22,21 @@ const KEY: &str = "record";
 /// Should a watch fail, records are read so often.
 const LOOK: Duration = Duration::from_mins(1);
 
-static QUARANTINE: Labelled = Labelled {
-    group: "",
-    version: ["v1"],
-    kind: "Secret",
-    plural: "secrets",
-    custom: false,
-    label: (LABEL, RecordKind::Quarantine.as_str()),
+/// The Secrets of each kind of record.
+static OF_KIND: [(RecordKind, Labelled); RecordKind::ALL.len()] = {
+    let mut all = [(RecordKind::Quarantine, labelled(RecordKind::Quarantine)); RecordKind::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = (RecordKind::ALL[at], labelled(RecordKind::ALL[at]));
+        at += 1;
+    }
+    all
 };
+
+const fn labelled(kind: RecordKind) -> Labelled {
+    let label = (LABEL, kind.as_str());
+    Labelled { group: "", version: ["v1"], kind: "Secret", plural: "secrets", custom: false, label }
+}
 
 /// Secrets as a place for records.
 #[derive(Clone, Debug)]
@@ -54,12 +61,15 @@ impl Secrets {
         Self { api: Api::namespaced(client, namespace), changed: Arc::default() }
     }
 
-    /// Has [`Store::changed`] end as soon as somebody writes. It must be called within a tokio runtime.
-    pub fn watch(&self, client: Client, namespace: &str, metrics: watch::Metrics) -> Watching {
+    /// Has [`Store::changed`] end as soon as somebody writes a record of a kind: of one alone, since one at a time learns of it. It
+    /// must be called within a tokio runtime.
+    pub fn watch(&self, kind: RecordKind, client: Client, namespace: &str, metrics: watch::Metrics) -> Watching {
         let (changed, namespace) = (Arc::clone(&self.changed), Some(namespace.into()));
         let watching = async move {
             let on_event = move |_| changed.notify_one();
-            watch::watch_metadata(client, &QUARANTINE, namespace, Limits::default(), &metrics, on_event).await;
+            let of_kind = OF_KIND.iter().find(|(of, _)| *of == kind);
+            let Some((_, labelled)) = of_kind else { return };
+            watch::watch_metadata(client, labelled, namespace, Limits::default(), &metrics, on_event).await;
         };
         Watching(tokio::spawn(watching))
     }

@@ -162,9 +162,8 @@ async fn readyz(State(admin): State<Admin>) -> Result<String, Refused> {
         return Err(Refused::Unavailable("not ready: not everything is read yet, or judged".to_owned()));
     }
     let degraded = admin.engine.ask(|view| {
-        let unreadable = view.unreadable_records.map(|why| format!("records: quarantine: {why}\n"));
-        let waiting = view.waiting.as_str();
-        unreadable.unwrap_or_default() + waiting + &view.cluster.map(degraded).unwrap_or_default()
+        let cluster = view.cluster.map(degraded).unwrap_or_default();
+        [&*view.unreadable_records, &*view.waiting, &*cluster].concat()
     });
     Ok(format!("ready\n{}", degraded.await?))
 }

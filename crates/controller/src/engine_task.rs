@@ -16,35 +16,41 @@ mod cluster;
 mod diagnostics;
 mod freeze;
 mod handle;
+mod isolation;
 mod ports;
 mod proxies;
 mod publisher;
 mod strict;
+mod verdicts;
 
 use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Instant};
 
 use api::{Kind, ObjectId};
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, Settings};
-use tokio::sync::watch;
+use records::Quarantine;
+use tokio::sync::{mpsc, watch};
 use translate::{Deploying, LoginSeed, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
 pub use freeze::{EditionEvent, StoredEdition, Wanted, Wants};
-pub use handle::{Aside, EngineHandle, Event, Question, Stopped, StoredQuarantine, View, channel};
+pub use handle::{Aside, EngineHandle, Event, Question, Refusals, Stopped, StoredRecord, Storing, View, channel};
+pub use isolation::{Isolated, Suspects, isolate};
 pub use ports::{HostPorts, PortCheck, ThisHost};
 pub use strict::Desk;
 
 use crate::{
     files::{FileProblem, Update},
     guarded::{Guarded, watchdog::Watchdog},
-    metrics::{Metrics, SourceLabel},
+    metrics::{Metrics, OutcomeLabel, SourceLabel},
 };
 use diagnostics::Diagnostics;
 use freeze::Freezer;
+use isolation::Isolation;
 use proxies::Proxies;
 use publisher::Publisher;
 use strict::Strict;
+use verdicts::Verdicts;
 
 /// How many events a batch has at most.
 const MAX_BATCH: usize = 1024;
@@ -62,13 +68,15 @@ pub struct EngineTask {
     /// How many objects of files came: those that came later are younger.
     files_version: u64,
     /// What shall be stored of objects that are set aside.
-    aside: watch::Sender<Aside>,
+    aside: watch::Sender<Storing<Aside>>,
     source: Source,
     publisher: Publisher,
     proxies: Proxies,
     diagnostics: Diagnostics,
     ports: Option<PortCheck>,
     strict: Option<Strict>,
+    isolation: Option<Isolation>,
+    verdicts: Verdicts,
     freezer: Option<Freezer>,
     /// Whether nobody looked yet what is kept of trees.
     awaits_editions: bool,
@@ -99,6 +107,8 @@ impl EngineTask {
             diagnostics: Diagnostics::new(metrics.clone()),
             ports,
             strict: None,
+            isolation: None,
+            verdicts: Verdicts::new(metrics.clone()),
             awaits_login_seed: false,
             awaits_records: false,
             records_known: 0,
@@ -129,9 +139,18 @@ impl EngineTask {
         Self { strict: Some(Strict::new(desk, bounds)), ..self }
     }
 
-    /// The same, where it is stored which objects are set aside: until [`Event::Quarantine`] nothing is served.
+    /// Has [`isolate()`] look who is to blame for what proxies refuse.
+    pub fn isolate(&mut self) -> mpsc::Receiver<Suspects> {
+        let (isolation, suspects) = Isolation::new();
+        self.isolation = Some(isolation);
+        suspects
+    }
+
+    /// The same, where it is stored which objects are set aside, and what proxies refused: until [`Event::Quarantine`] and
+    /// [`Event::Verdicts`] nothing is served.
     pub fn with_records(mut self) -> Self {
         self.awaits_records = true;
+        self.verdicts.wait();
         self
     }
 
@@ -157,8 +176,13 @@ impl EngineTask {
     }
 
     /// What shall be stored of objects that are set aside, as it changes.
-    pub fn aside(&self) -> watch::Receiver<Aside> {
+    pub fn aside(&self) -> watch::Receiver<Storing<Aside>> {
         self.aside.subscribe()
+    }
+
+    /// What shall be stored of what proxies refused, as it changes.
+    pub fn refusals(&self) -> watch::Receiver<Storing<Refusals>> {
+        self.verdicts.storing()
     }
 
     /// The Gateways that are served, as they change.
@@ -178,7 +202,7 @@ impl EngineTask {
     pub fn work(&mut self, batch: Vec<Event>) {
         let idle = |event: &Event| match event {
             Event::RecheckPorts => self.ports.as_ref().is_none_or(PortCheck::is_content),
-            Event::RetryQuarantined => !self.guarded.is_waiting(),
+            Event::RetryQuarantined => !self.guarded.is_waiting() && !self.verdicts.is_due(Instant::now()),
             Event::RecheckWaiting => self.strict.as_ref().is_none_or(|it| !it.is_due() && self.publisher.is_ready()),
             _ => false,
         };
@@ -202,7 +226,7 @@ impl EngineTask {
             Source::Files(problems) => problems.is_some(),
             Source::Cluster(cluster) => cluster.is_complete() && !self.awaits_login_seed,
         };
-        let loaded = loaded && !self.awaits_records && !self.awaits_editions;
+        let loaded = loaded && !self.awaits_records && !self.verdicts.is_awaited() && !self.awaits_editions;
         self.guarded.set_complete(loaded);
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
@@ -225,7 +249,10 @@ impl EngineTask {
                 Source::Files(problems) => (problems.as_deref().map_or(&[][..], Vec::as_slice), None),
                 Source::Cluster(cluster) => (&[][..], Some(&**cluster)),
             };
-            let unreadable_records = self.unreadable_records.as_deref();
+            let unreadable =
+                [("quarantine", self.unreadable_records.as_deref()), ("verdicts", self.verdicts.unreadable())];
+            let unreadable = unreadable.map(|(kind, why)| why.map(|why| format!("records: {kind}: {why}\n")));
+            let unreadable_records = unreadable.into_iter().flatten().collect();
             let waiting = self.strict.as_ref().map(Strict::told).unwrap_or_default();
             question(&View { translator: &self.guarded, file_problems, unreadable_records, waiting, cluster });
         }
@@ -253,6 +280,14 @@ impl EngineTask {
                 self.guarded.translator_mut().set_login_seed(seed);
             }
             (Event::Quarantine(stored), _) => self.take_records(stored),
+            (Event::Verdicts(stored), _) => {
+                let is_less = self.verdicts.take(stored, self.guarded.translator_mut());
+                if let Some(isolation) = self.isolation.as_mut().filter(|_| is_less) {
+                    isolation.forget();
+                }
+                self.count_unreadable();
+            }
+            (Event::Isolated(isolated), _) => self.take_isolated(isolated),
             (Event::Edition(event), _) => {
                 self.awaits_editions = false;
                 if let Some(freezer) = &mut self.freezer {
@@ -270,6 +305,9 @@ impl EngineTask {
             (Event::Proxy(event), _) => {
                 if let Some(strict) = &mut self.strict {
                     strict.take(&event);
+                }
+                if let Some(isolation) = &mut self.isolation {
+                    isolation.take(&event);
                 }
                 if let Some((gateway, report)) = self.proxies.take(&event) {
                     self.guarded.translator_mut().set_nack(&gateway, report);
@@ -294,10 +332,27 @@ impl EngineTask {
         }
     }
 
-    fn take_records(&mut self, StoredQuarantine { number, quarantine }: StoredQuarantine) {
+    fn count_unreadable(&self) {
+        let is_unreadable = self.unreadable_records.is_some() || self.verdicts.unreadable().is_some();
+        self.metrics.unreadable_records.set(i64::from(is_unreadable));
+    }
+
+    /// It was looked who is to blame for what a proxy refused.
+    fn take_isolated(&mut self, mut isolated: Isolated) {
+        if self.verdicts.add(isolated.take_found(), self.guarded.translator_mut()) > 0 {
+            isolated.set_full();
+        }
+        if let Some(isolation) = &mut self.isolation {
+            isolation.done(&isolated);
+        }
+        let (outcome, took) = isolated.outcome();
+        self.metrics.nack_isolations.get_or_create(&OutcomeLabel::of(outcome)).inc();
+        self.metrics.nack_isolation_seconds.observe(took.as_secs_f64());
+    }
+
+    fn take_records(&mut self, StoredRecord { number, record }: StoredRecord<Quarantine>) {
         self.awaits_records = false;
-        self.metrics.unreadable_records.set(i64::from(quarantine.is_err()));
-        self.unreadable_records = match quarantine {
+        self.unreadable_records = match record {
             Ok(stored) => {
                 self.guarded.set_stored(&stored);
                 self.records_known = number;
@@ -313,6 +368,7 @@ impl EngineTask {
                 Some(why)
             }
         };
+        self.count_unreadable();
     }
 
     fn settle(&mut self, loaded: bool) {
@@ -355,8 +411,15 @@ impl EngineTask {
         if turned || self.aside.borrow().number != self.records_known {
             let count = self.guarded.quarantined().count();
             self.metrics.quarantined_objects.set(i64::try_from(count).unwrap_or(i64::MAX));
-            let entries = Arc::new(self.guarded.entries().clone());
-            self.aside.send_replace(Aside { number: self.records_known, entries });
+            let wanted = Arc::new(self.guarded.entries().clone());
+            self.aside.send_replace(Storing { number: self.records_known, wanted });
+        }
+        if loaded {
+            self.verdicts.look(&self.guarded, Instant::now());
+            let unjudged = self.isolation.as_mut().map(|isolation| isolation.look(&self.guarded)).unwrap_or_default();
+            for isolated in unjudged {
+                self.take_isolated(isolated);
+            }
         }
     }
 }

@@ -195,7 +195,12 @@ metrics! {
     internal_faults: Counter => "internal_faults", "Times that a row of the engine panicked";
     quarantined_objects: Gauge
         => "quarantined_objects", "Objects that are set aside because Portcullis fails on them: errors of Portcullis itself";
-    unreadable_records: Gauge => "records_unreadable", "Whether it cannot be read which objects are set aside";
+    unreadable_records: Gauge => "records_unreadable", "Whether it cannot be read which objects are set aside, or what proxies refused";
+    quarantined_fragments: Gauge => "quarantined_fragments", "Parts that answer by themselves since a proxy refused them";
+    nack_isolations: Family<OutcomeLabel, Counter>
+        => "nack_isolations", "Times that it was looked who is to blame for what a proxy refused, by what came of it";
+    nack_isolation_seconds: Histogram = Histogram::new(exponential_buckets(0.01, 3.0, 9))
+        => "nack_isolation_seconds", "Time until it was known who is to blame for what a proxy refused";
     frozen_trees: Family<ReasonLabel, Gauge>
         => "frozen_trees", "Trees of routes that are served as they were before, by reason";
     edition_commits: Family<OutcomeLabel, Counter>

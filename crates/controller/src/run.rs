@@ -28,6 +28,7 @@ use translate::{LoginSeed, strict::Bounds};
 use self::{
     cluster::ClusterSetup,
     judging::Judging,
+    records::Keeping,
     servers::{ConnectionLimits, Listeners, finish},
 };
 pub use self::{
@@ -74,8 +75,10 @@ pub struct Options {
     /// A folder that outlives the process: for what is being settled, should the process die of it, and for records, where
     /// there is no cluster that keeps them.
     pub state: Option<PathBuf>,
-    /// Who judges what would be sent before it is, if anybody.
+    /// Who judges what proxies refuse, if anybody.
     pub judge: Option<JudgeAt>,
+    /// Whether all that would be sent is judged before it is, where anybody judges.
+    pub is_strict: bool,
     /// How long one settling may take before the process ends; for ever if zero.
     pub settling_timeout: Duration,
     /// A row that panics whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
@@ -182,8 +185,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     events.push(ReceiverStream::new(of_proxies).map(Event::Proxy).boxed());
     let ports = supervisor.is_some().then(|| PortCheck::new(ThisHost));
     let validation = options.settings.validation;
-    let judging = options.judge.map(|at| Judging::start(at, &options.settings.edge, &metrics)).transpose()?;
-    let desk = judging.as_ref().map(Judging::desk);
+    let judging = options.judge.map(|at| Judging::start(at, &options.settings.edge)).transpose()?;
+    let desk = judging.as_ref().filter(|_| options.is_strict).map(|judging| judging.desk(&metrics));
     let freeze = options.settings.freeze;
     let mut task = EngineTask::new(options.settings, hub.clone(), ports, metrics.clone());
     #[cfg(debug_assertions)]
@@ -199,9 +202,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         task = task.strict(desk.clone(), bounds);
     }
     task = task.watched(watchdog(options.settling_timeout, options.state.clone())?);
-    let (stored, of_records) = mpsc::channel(1);
-    events.push(ReceiverStream::new(of_records).map(Event::Quarantine).boxed());
-    let (served, aside) = (task.served(), task.aside());
+    let suspects = judging.is_some().then(|| task.isolate());
+    let keeping_records = keeping_records(&task, &mut events);
+    let served = task.served();
     let folder = options.state.filter(|_| cluster.is_none()).map(Folder::new);
     if cluster.is_some() || folder.is_some() {
         task = task.with_records();
@@ -220,22 +223,22 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tokio::spawn(tick(engine.clone(), RECHECK_PORTS, || Event::RecheckPorts));
     }
     tokio::spawn(tick(engine.clone(), RETRY_QUARANTINED, || Event::RetryQuarantined));
-    if let Some(desk) = desk {
-        judging::spawn(desk, engine.clone()).map_err(RunError::Thread)?;
+    if desk.is_some() {
         tokio::spawn(tick(engine.clone(), RECHECK_WAITING, || Event::RecheckWaiting));
+    }
+    if let Some((judging, suspects)) = judging.as_ref().zip(suspects) {
+        judging::spawn(judging, desk, suspects, engine.clone()).map_err(RunError::Thread)?;
     }
     // Of files there is one process.
     let (_leads, leading) = watch::channel(true);
-    if let Some(folder) = folder {
-        tokio::spawn(records::keep(folder, aside.clone(), leading, stored.clone()));
-    }
+    let of_cluster = keep_in(folder, keeping_records, &leading);
     let following = match folders {
         None => None,
         Some(files) => Some(files.follow(move |update| engine.send_blocking(Event::Files(update)).is_ok())?),
     };
     let (stop_proxies, proxies_stop) = watch::channel(false);
     let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let mut cluster = cluster.map(|cluster| cluster.start(aside, stored));
+    let mut cluster = cluster.zip(of_cluster).map(|(cluster, records)| cluster.start(records));
 
     let cluster_ended = async {
         match &mut cluster {
@@ -272,6 +275,22 @@ async fn supervise(
     let supervisor = Supervisor { envoy, xds, edge, grace_period: GRACE_PERIOD, metrics: metrics.clone() };
     tracing::info!(version = supervisor.probe().await?, "Envoy");
     Ok(supervisor)
+}
+
+/// What the engine has to be stored of records, and the way by which it learns of them.
+fn keeping_records(task: &EngineTask, events: &mut SelectAll<BoxStream<'static, Event>>) -> Keeping {
+    let (quarantine, of_quarantine) = mpsc::channel(1);
+    let (verdicts, of_verdicts) = mpsc::channel(1);
+    events.push(ReceiverStream::new(of_quarantine).map(Event::Quarantine).boxed());
+    events.push(ReceiverStream::new(of_verdicts).map(Event::Verdicts).boxed());
+    Keeping { aside: task.aside(), quarantine, refusals: task.refusals(), verdicts }
+}
+
+/// Has records be kept in a folder; where there is none, somebody else does.
+fn keep_in(folder: Option<Folder>, records: Keeping, leading: &watch::Receiver<bool>) -> Option<Keeping> {
+    let Some(folder) = folder else { return Some(records) };
+    records.start(folder.clone(), folder, leading);
+    None
 }
 
 /// Has trees be kept in a folder, if that is to be.

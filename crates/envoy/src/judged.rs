@@ -198,6 +198,13 @@ pub fn heads(config: &[u8]) -> (Fragment, Vec<Fragment>) {
     (Fragment::new(Kind::RouteConfiguration, head), hosts.collect())
 }
 
+/// The content hashes of the routes of a route configuration.
+pub fn row_hashes(config: &[u8]) -> HashSet<Hash> {
+    let (_, hosts) = without(config, tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS);
+    let rows = hosts.into_iter().flat_map(|host| without(host, tag::VIRTUAL_HOST_ROUTES).1);
+    rows.map(|row| version([row])).collect()
+}
+
 /// A message without the field `tag`, and what stands in that.
 fn without(message: &[u8], tag: u32) -> (Vec<u8>, Vec<&[u8]>) {
     let (mut head, mut taken) = (Vec::new(), Vec::new());

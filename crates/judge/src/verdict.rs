@@ -39,6 +39,19 @@ pub enum How {
     End(String),
 }
 
+impl How {
+    /// In one word, as metrics and records call it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Words(_) => "words",
+            Self::Crash(_) => "crash",
+            Self::Time => "time",
+            Self::Memory => "memory",
+            Self::End(_) => "end",
+        }
+    }
+}
+
 /// `Envoy 1.40.0 refuses it: …`.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -88,6 +88,13 @@ pub(crate) struct Run {
     /// The same with an Envoy in another container: where `portcullis judge` listens, unix:PATH.
     #[arg(long, env = "PORTCULLIS_STRICT_SOCKET", value_name = "unix:PATH", conflicts_with = "strict_with", value_parser = unix_socket)]
     pub(crate) strict_socket: Option<PathBuf>,
+    /// Have this Envoy find out who is to blame for what proxies refuse, and with `validation.level: Strict` judge all that would be
+    /// sent before it is. Give the build that proxies run.
+    #[arg(long, value_name = "ENVOY", conflicts_with_all = ["strict_with", "strict_socket"])]
+    pub(crate) judge_with: Option<PathBuf>,
+    /// The same with an Envoy in another container: where `portcullis judge` listens, unix:PATH.
+    #[arg(long, env = "PORTCULLIS_JUDGE_SOCKET", value_name = "unix:PATH", conflicts_with_all = ["strict_with", "strict_socket", "judge_with"], value_parser = unix_socket)]
+    pub(crate) judge_socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// How the log is written, to standard error.
@@ -180,10 +187,10 @@ pub(crate) struct ConfigDump {
 
 #[derive(Debug, Args)]
 pub(crate) struct Records {
-    /// Of which kind: quarantine, the objects that are set aside because Portcullis fails on them.
+    /// Of which kind: quarantine, the objects that are set aside because Portcullis fails on them, or verdicts, what proxies refused.
     #[arg(value_enum, value_name = "KIND")]
     pub(crate) kind: RecordsKind,
-    /// What to do with one: show, or forget, so that its object is tried again; else all are listed.
+    /// What to do with one: show, or forget, so that what it is about is tried again; else all are listed.
     #[arg(value_enum, value_name = "ACTION", requires = "id")]
     pub(crate) action: Option<RecordsAction>,
     /// The one, as it is listed. `forget all` also forgets what cannot be read.
@@ -215,6 +222,8 @@ pub(crate) struct Records {
 pub(crate) enum RecordsKind {
     /// Objects that are set aside.
     Quarantine,
+    /// What proxies refused.
+    Verdicts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -17,6 +17,7 @@ use controller::{
     run::{Bind, Options, Source},
 };
 use envoy::bootstrap::{AdminAddress, XdsAddress};
+use ir::settings::ValidationLevel;
 
 use crate::{
     cli::{self, CheckFormat, Format},
@@ -30,7 +31,11 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     logging::start(args.log_format, &args.log_level)?;
     let args = *args;
     let mut settings = args.settings.settings()?;
-    let judge = judge::judge_at(args.strict_with, args.strict_socket, &settings)?;
+    let is_strict = args.strict_with.is_some()
+        || args.strict_socket.is_some()
+        || settings.validation.level == ValidationLevel::Strict;
+    let envoy = args.strict_with.or(args.judge_with);
+    let judge = judge::judge_at(envoy, args.strict_socket.or(args.judge_socket), is_strict, &settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
@@ -49,6 +54,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             settings,
             state: args.state,
             judge,
+            is_strict,
             settling_timeout: args.settling_timeout,
             #[cfg(debug_assertions)]
             fail_at: args.fail_at,

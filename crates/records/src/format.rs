@@ -13,6 +13,8 @@ pub const FORMAT: u32 = 1;
 pub enum RecordKind {
     /// Objects that are set aside.
     Quarantine,
+    /// What proxies refused.
+    Verdicts,
     /// What is kept of a tree of routes.
     Edition,
     /// Objects of that, where they are many.
@@ -21,12 +23,13 @@ pub enum RecordKind {
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: &'static [Self] = &[Self::Quarantine, Self::Edition, Self::EditionPart];
+    pub const ALL: &'static [Self] = &[Self::Quarantine, Self::Verdicts, Self::Edition, Self::EditionPart];
 
     /// The kind as the label of a Secret and the name of a file have it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Quarantine => "quarantine",
+            Self::Verdicts => "verdicts",
             Self::Edition => "edition",
             Self::EditionPart => "edition-part",
         }

@@ -7,6 +7,7 @@
 //!
 //! * [`format`](mod@format) is how a record is written and read. Without IO.
 //! * [`quarantine`] is which objects are set aside. Without IO.
+//! * [`verdicts`] is what proxies refused. Without IO.
 //! * [`edition`] is what is kept of trees of routes. Without IO.
 //! * [`store`] is what a place for records can do, and [`folder`] is one.
 
@@ -15,7 +16,9 @@ pub mod folder;
 pub mod format;
 pub mod quarantine;
 pub mod store;
+pub mod verdicts;
 
 pub use format::{RecordKind, Unreadable};
 pub use quarantine::{Entry, Quarantine};
 pub use store::{Store, StoreError, Stored};
+pub use verdicts::{Verdict, Verdicts};

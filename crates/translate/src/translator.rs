@@ -158,6 +158,14 @@ impl Translator {
         self.engine.set::<input::RefusedRows>(route.clone(), (!rows.is_empty()).then_some(rows));
     }
 
+    /// The Envoy routes of a route that proxies refused, in place of those that it was told before; what becomes of them is the same.
+    /// Whether there is such a kind of route.
+    pub fn set_refused_by_proxies(&mut self, route: &ObjectId, rows: RefusedRows) -> bool {
+        let Some(route) = <RouteId as input::ObjectKey>::of(route) else { return false };
+        self.engine.set::<input::RefusedByProxies>(route, (!rows.is_empty()).then_some(rows));
+        true
+    }
+
     /// Why the objects that run a Gateway's proxies are not as they should be; none once they are.
     pub fn set_unapplied(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Unapplied>(gateway.clone(), words);

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::identity::Refusal;
 use crate::request::EnvoyVersion;
-use crate::resource::{ResourceType, Version};
+use crate::resource::{Resource, ResourceType, Version};
 
 /// Something that happened to a stream of a proxy. `stream` is unique in this process; `gateway` is what the stream was authorised for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,11 @@ pub enum Event {
         names: Vec<String>,
         /// Their versions, in the order of `names`.
         versions: Vec<Version>,
+        /// What the proxy has of them and goes on with, in the order of `names`: none where that is not known, or nothing. Only of
+        /// route configurations.
+        acknowledged: Vec<Option<Resource>>,
+        /// What the proxy was built from, if it says that it is an Envoy.
+        envoy: Option<EnvoyVersion>,
         /// The first line of the proxy's error (`error_detail.message`), at most 512 bytes and without control characters.
         message: String,
     },

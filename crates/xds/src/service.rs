@@ -290,7 +290,7 @@ impl StreamTask {
                 }
             }
             for observation in stream.take_observations() {
-                self.observed(gateway, observation);
+                self.observed(gateway, &stream, observation);
             }
             // Without room nothing can be sent, so no deadline matters.
             let deadline = if room.is_some() { stream.deadline() } else { None };
@@ -343,7 +343,7 @@ impl StreamTask {
         turn.ok().and_then(Result::ok)
     }
 
-    fn observed(&mut self, gateway: &str, observation: Observation) {
+    fn observed(&mut self, gateway: &str, client: &Stream, observation: Observation) {
         let (gateway, stream) = (gateway.to_owned(), self.id);
         let event = match observation {
             Observation::Acked(kind, versions, sent_at) => {
@@ -352,8 +352,10 @@ impl StreamTask {
                 Event::Acked { gateway, stream, kind, versions }
             }
             Observation::Nacked(kind, rejected, message) => {
+                let acknowledged = rejected.iter().map(|(name, _)| client.acknowledged(kind, name).cloned()).collect();
                 let (names, versions) = rejected.into_iter().map(|(name, version)| (name.to_string(), version)).unzip();
-                Event::Nacked { gateway, stream, kind, names, versions, message }
+                let envoy = client.node().envoy;
+                Event::Nacked { gateway, stream, kind, names, versions, acknowledged, envoy, message }
             }
             Observation::Recovered(kind, names) => {
                 Event::Recovered { gateway, stream, kind, names: names.iter().map(ToString::to_string).collect() }

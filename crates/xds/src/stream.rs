@@ -130,6 +130,9 @@ pub struct Stream {
     /// the next version, or is still subscribed to what is gone. With each: what it may need. Listeners of a
     /// state-of-the-world stream are rejected together, under the empty name.
     kept: BTreeMap<(ResourceType, Arc<str>), Needs>,
+    /// The route configurations that the client accepted last, of those that it is interested in: what it goes on with should it
+    /// reject the next. Most are what it shall have, and are shared with that.
+    acknowledged: BTreeMap<Arc<str>, Resource>,
     last_nonce: u64,
     observations: Vec<Observation>,
 }
@@ -146,12 +149,23 @@ impl Stream {
             types: Default::default(),
             rollout: Rollout::default(),
             kept: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
             last_nonce: 0,
             observations: outdated
                 .map(|(version, least)| Observation::Outdated { version, least })
                 .into_iter()
                 .collect(),
         }
+    }
+
+    /// The client.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What the client has accepted last of a name; none where that is not known. Only of route configurations.
+    pub fn acknowledged(&self, kind: ResourceType, name: &str) -> Option<&Resource> {
+        self.acknowledged.get(name).filter(|_| kind == ResourceType::RouteConfiguration)
     }
 
     /// The type of a request, unless it is left unanswered: it is not served, or not to such a client.
@@ -299,6 +313,8 @@ impl Stream {
             self.push_endpoints(&versions);
         }
         let needs = matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration).then(|| self.needs());
+        let is_routes = kind == ResourceType::RouteConfiguration;
+        let routes = pending.upserts.values().filter(|_| is_routes).cloned().collect();
         let state = &mut self.types[kind.index()];
         state.answer_due = false;
         state.push(InFlight {
@@ -309,6 +325,7 @@ impl Stream {
             versions,
             removed: pending.removed.into_iter().collect(),
             needs,
+            routes,
         });
         self.last_nonce
     }
@@ -351,6 +368,16 @@ impl Stream {
                     recovered.push(name.clone());
                 }
                 self.kept.remove(&(kind, name.clone()));
+            }
+        }
+        if kind == ResourceType::RouteConfiguration {
+            for name in &flight.removed {
+                self.acknowledged.remove(name);
+            }
+            for routes in flight.routes {
+                if self.types[kind.index()].subscription.covers(routes.name()) {
+                    self.acknowledged.insert(routes.shared_name(), routes);
+                }
             }
         }
         self.observations.push(Observation::Acked(kind, flight.versions, flight.sent_at));
@@ -412,6 +439,9 @@ impl Stream {
         let state = &mut self.types[kind.index()];
         state.forced.remove(name);
         state.unknown.remove(name);
+        if kind == ResourceType::RouteConfiguration {
+            self.acknowledged.remove(name);
+        }
         self.kept.remove(&(kind, name.clone()));
         if state.rejected.remove(name).is_some() {
             self.observations.push(Observation::Recovered(kind, vec![name.clone()]));

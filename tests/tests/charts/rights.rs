@@ -228,6 +228,7 @@ async fn the_installed_controller_may_do_its_work_everywhere_and_no_more() -> Re
         (true, "patch", "coordination.k8s.io/leases", &own, Some("portcullis")),
         (false, "patch", "gateway.networking.k8s.io/httproutes", &other, Some("r")),
         (true, "update", "/secrets", &own, Some("portcullis-quarantine")),
+        (true, "update", "/secrets", &own, Some("portcullis-verdicts")),
         (false, "update", "/secrets", &own, Some("another")),
         (false, "delete", "/secrets", &own, Some("portcullis-quarantine")),
         (false, "delete", "/secrets", &own, authority),

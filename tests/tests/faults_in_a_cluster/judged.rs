@@ -1,31 +1,48 @@
 //! An Envoy is asked before anything is sent: who judges runs beside the controller as the chart has it, with the proxies' Envoy.
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::api_server::ApiServer;
+use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
+use portcullis_tests::portcullis::run as portcullis;
 use portcullis_tests::process::envoy_binary;
 use portcullis_tests::wait::{TIMEOUT, eventually};
+use tokio::sync::OnceCell;
 
 use super::objects::{route, rule, rules};
-use super::world::World;
+use super::world::{Edge, World};
 use crate::agent::Agent;
 
 /// What no check in process sees, in programs with debug assertions, and Envoy refuses.
 const UNSEEN: &str = "test.portcullis.dev/unchecked %NO_SUCH_COMMAND%";
 
+/// A server of its own, since the definition of policies is not on the one that others share.
+static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
+
+async fn server() -> Result<&'static ApiServer> {
+    let start = async || {
+        let server = ApiServer::start().await?;
+        server.apply_crds(Channel::Experimental).await?;
+        server.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "trafficpolicies", "TrafficPolicy")).await?;
+        anyhow::Ok(server)
+    };
+    SERVER.get_or_try_init(start).await
+}
+
 const REFUSED: &str = "portcullis_validation_refused_total{kind=\"route\",how=\"words\"}";
 const AVAILABLE: &str = "portcullis_validation_available";
 const PENDING: &str = "portcullis_validation_pending";
 
-/// A rule whose requests tell backends this.
-fn saying(path: &str, said: &str) -> String {
-    let header = format!("requestHeaderModifier: {{set: [{{name: x-said, value: '{said}'}}]}}");
-    let filters = format!("filters: [{{type: RequestHeaderModifier, {header}}}]");
-    rule(path, "healthy", 80).replacen("{matches", &format!("{{{filters}, matches"), 1)
-}
-
-/// A route with a sound rule, and one that says something.
+/// A route with a sound rule, and one of which a policy says something.
 fn mixed(said: &str) -> String {
-    rules("mixed", "edge", &[rule("/sound", "healthy", 80), saying("/said", said)])
+    let said_by = rule("/said", "healthy", 80).replacen("{matches", "{name: said, matches", 1);
+    let route = rules("mixed", "edge", &[rule("/sound", "healthy", 80), said_by]);
+    let target = "{group: gateway.networking.k8s.io, kind: HTTPRoute, name: mixed, sectionName: said}";
+    format!(
+        "{route}---\n\
+         apiVersion: gateway.kgateway.dev/v1alpha1\n\
+         kind: TrafficPolicy\n\
+         metadata: {{name: said}}\n\
+         spec: {{targetRefs: [{target}], headerModifiers: {{request: {{set: [{{name: x-said, value: '{said}'}}]}}}}}}\n"
+    )
 }
 
 fn at(agent: &Agent) -> String {
@@ -47,12 +64,12 @@ async fn tells(world: &World<'_>, kind: &str, name: &str, text: &str, is_so: boo
 #[tokio::test(flavor = "multi_thread")]
 async fn what_envoy_alone_refuses_is_replaced_its_owner_is_told_and_siblings_lose_no_request() -> Result<()> {
     let agent = Agent::start(&envoy_binary()?)?;
-    let mut world = World::with(ApiServer::shared().await?, &[], &["--strict-socket", &at(&agent)]).await?;
+    let mut world = World::with(server().await?, &[], &["--strict-socket", &at(&agent)]).await?;
     let edge = world.edge().await?;
     world.apply(&mixed(UNSEEN)).await?;
     edge.proxy.answers("/said", 500).await?;
     edge.proxy.answers("/sound", 200).await?;
-    world.says("HTTPRoute", "mixed", "Programmed", "False RouteRuleReplaced").await?;
+    world.says("HTTPRoute", "mixed", "kgateway.dev/Programmed", "False RouteRuleReplaced").await?;
     tells(&world, "HTTPRoute", "mixed", "spec.rules[1].matches[0]: Envoy cannot read", true).await?;
     tells(&world, "HTTPRoute", "mixed", "Envoy 1.40.0 refuses it: ", true).await?;
     tells(&world, "HTTPRoute", "healthy", "Envoy 1.40.0", false).await?;
@@ -72,7 +89,7 @@ async fn what_envoy_alone_refuses_is_replaced_its_owner_is_told_and_siblings_los
 async fn where_it_holds_nothing_unjudged_is_sent_while_the_judge_is_away_and_all_is_told() -> Result<()> {
     let mut agent = Agent::start(&envoy_binary()?)?;
     let flags = ["--strict-socket", &at(&agent), "--validation-timeout", "1s", "--validation-when-unavailable", "Hold"];
-    let mut world = World::with(ApiServer::shared().await?, &[], &flags).await?;
+    let mut world = World::with(server().await?, &[], &flags).await?;
     let edge = world.edge().await?;
     world.apply(&mixed("hello")).await?;
     edge.proxy.answers("/said", 200).await?;
@@ -81,8 +98,8 @@ async fn where_it_holds_nothing_unjudged_is_sent_while_the_judge_is_away_and_all
     world.apply(&route("later", "edge", "healthy", 80)).await?;
     world.apply(&mixed(UNSEEN)).await?;
     world.says("Gateway", "edge", "portcullis.dev/Validation", "False JudgeUnavailable").await?;
-    world.says("HTTPRoute", "later", "Programmed", "False ValidationPending").await?;
-    world.says("HTTPRoute", "mixed", "Programmed", "False ValidationPending").await?;
+    world.says("HTTPRoute", "later", "kgateway.dev/Programmed", "False ValidationPending").await?;
+    world.says("HTTPRoute", "mixed", "kgateway.dev/Programmed", "False ValidationPending").await?;
     for words in ["JudgeUnavailable: ", "ValidationPending: 2 routes"] {
         world.replica.is_ready_and_says(words).await?;
     }
@@ -95,8 +112,8 @@ async fn where_it_holds_nothing_unjudged_is_sent_while_the_judge_is_away_and_all
     agent.restart()?;
     edge.proxy.answers("/later", 200).await?;
     edge.proxy.answers("/said", 500).await?;
-    world.says("HTTPRoute", "mixed", "Programmed", "False RouteRuleReplaced").await?;
-    world.says("HTTPRoute", "later", "Programmed", "True").await?;
+    world.says("HTTPRoute", "mixed", "kgateway.dev/Programmed", "False RouteRuleReplaced").await?;
+    tells(&world, "HTTPRoute", "later", "ValidationPending", false).await?;
     tells(&world, "Gateway", "edge", "portcullis.dev/Validation", false).await?;
     world.replica.is_ready_and_says("").await?;
     world.replica.portcullis.was_never_refused().await?;
@@ -107,8 +124,9 @@ async fn where_it_holds_nothing_unjudged_is_sent_while_the_judge_is_away_and_all
 async fn a_replica_without_a_judge_serves_nothing_unjudged_and_the_same_as_others_once_it_has_one() -> Result<()> {
     let agent = Agent::start(&envoy_binary()?)?;
     let hold = ["--validation-timeout", "1s", "--validation-when-unavailable", "Hold"];
-    let first = [&["--strict-socket", &at(&agent)], &hold[..]].concat();
-    let mut world = World::with(ApiServer::shared().await?, &[], &first).await?;
+    let socket = at(&agent);
+    let first = [&["--strict-socket", &socket], &hold[..]].concat();
+    let mut world = World::with(server().await?, &[], &first).await?;
     let edge = world.edge().await?;
     world.apply(&mixed(UNSEEN)).await?;
     edge.proxy.answers("/said", 500).await?;
@@ -157,4 +175,56 @@ async fn a_replica_without_a_judge_serves_nothing_unjudged_and_the_same_as_other
     }
     second.portcullis.check()?;
     world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_proxy_refuses_is_recorded_and_no_replica_sends_it_again() -> Result<()> {
+    let agent = Agent::start(&envoy_binary()?)?;
+    let mut world = World::with(server().await?, &[], &["--judge-socket", &at(&agent)]).await?;
+    let edge = world.edge().await?;
+    world.apply(&mixed("hello")).await?;
+    edge.proxy.answers("/said", 200).await?;
+    // In `Standard` it is sent, and refused.
+    world.apply(&mixed(UNSEEN)).await?;
+    edge.proxy.answers("/said", 500).await?;
+    edge.proxy.answers("/sound", 200).await?;
+    world.says("HTTPRoute", "mixed", "kgateway.dev/Programmed", "False RouteRuleReplaced").await?;
+    tells(&world, "HTTPRoute", "mixed", "a proxy refused it (verdict ", true).await?;
+    tells(&world, "HTTPRoute", "healthy", "a proxy refused it", false).await?;
+    tells(&world, "Gateway", "edge", "Envoy refuses its configuration", false).await?;
+
+    // Another replica, which has nobody to ask, and a new process read it before they serve.
+    let mut second = world.another("second").await?;
+    let served = async |portcullis: &portcullis_tests::portcullis::Portcullis| {
+        let served = portcullis.snapshot().await?["gateways"].to_string();
+        ensure!(!served.contains("NO_SUCH_COMMAND"), "{served}");
+        anyhow::Ok(served)
+    };
+    let here = served(&world.replica.portcullis).await?;
+    ensure!(served(&second.portcullis).await? == here, "the second replica serves something else");
+    world.replica.portcullis.restart().await?;
+    ensure!(served(&world.replica.portcullis).await? == here, "a new process serves something else");
+    edge.proxy.answers("/said", 500).await?;
+    world.replica.portcullis.was_never_refused().await?;
+
+    // People see it, and it is tried again when they forget it.
+    let kubeconfig = world.api.kubeconfig_by(&world.replica.way, &world.name, "controller").await?;
+    let kubeconfig = kubeconfig.to_string_lossy().into_owned();
+    let place = ["--kubeconfig", &kubeconfig, "--controller-namespace", &world.name];
+    let listed = portcullis(&[&["records", "verdicts"], &place[..]].concat()).await?;
+    ensure!(listed.contains(&format!("HTTPRoute {}/mixed", world.name)), "{listed}");
+    let id = listed.split_whitespace().next().context("an id")?;
+    let shown = portcullis(&[&["records", "verdicts", "show", id], &place[..]].concat()).await?;
+    ensure!(shown.contains("how           words") && shown.contains("Envoy 1.40.0 refuses it: "), "{shown}");
+    world.apply(&mixed("hello")).await?;
+    edge.proxy.answers("/said", 200).await?;
+    portcullis(&[&["records", "verdicts", "forget", id], &place[..]].concat()).await?;
+    for replica in [&world.replica, &second] {
+        replica.counts("portcullis_quarantined_fragments", |count| count == 0.0).await?;
+    }
+    second.portcullis.check()?;
+    let Edge { mut proxy, traffic, .. } = edge;
+    traffic.finish().await.with_context(|| world.replica.portcullis.log_tail())?;
+    world.replica.portcullis.check()?;
+    proxy.envoy.check_alive()
 }

@@ -36,19 +36,19 @@ fn rule(path: &str, said: &str) -> String {
     )
 }
 
-fn route(name: &str, rules: &[(&str, &str)]) -> (String, String) {
+pub(crate) fn route(name: &str, rules: &[(&str, &str)]) -> (String, String) {
     let rules: String = rules.iter().map(|(path, said)| rule(path, said)).collect();
     (format!("{name}.yaml"), objects::Route { name, rules: &rules, ..Default::default() }.to_string())
 }
 
-struct World {
+pub(crate) struct World {
     echo: Echo,
     port: u16,
-    files: Vec<(String, String)>,
+    pub(crate) files: Vec<(String, String)>,
 }
 
 impl World {
-    async fn new(routes: &[(String, String)]) -> Result<Self> {
+    pub(crate) async fn new(routes: &[(String, String)]) -> Result<Self> {
         let (echo, port) = (Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?, ports::free_port()?);
         let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
         let base = format!("{}{}", objects::gateway(&[listener]), service("s", &echo));
@@ -56,7 +56,7 @@ impl World {
         Ok(Self { echo, port, files })
     }
 
-    fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         Target::local(self.port)
     }
 
@@ -67,7 +67,7 @@ impl World {
         Ok((response.status, said.unwrap_or_default()))
     }
 
-    async fn answers(&self, path: &str, status: u16, said: &str, portcullis: &Portcullis) -> Result<()> {
+    pub(crate) async fn answers(&self, path: &str, status: u16, said: &str, portcullis: &Portcullis) -> Result<()> {
         let answers = eventually(TIMEOUT, async || {
             let (now, told) = self.get(path).await?;
             ensure!(now == status && (status != 200 || told == said), "{path}: {now} {told}, not {status} {said}");
@@ -82,14 +82,14 @@ fn with(envoy: &Path) -> Vec<String> {
 }
 
 /// Requests for a path without end, none of which may fail.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicUsize>,
     task: JoinHandle<Result<()>>,
 }
 
 impl Load {
-    fn start(target: &Target, path: &'static str) -> Self {
+    pub(crate) fn start(target: &Target, path: &'static str) -> Self {
         let (target, stop, sent) = (target.clone(), Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (stop.clone(), sent.clone());
         let task = tokio::spawn(async move {
@@ -104,7 +104,7 @@ impl Load {
         Self { stop, sent, task }
     }
 
-    async fn finish(self) -> Result<()> {
+    pub(crate) async fn finish(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await??;
         ensure!(self.sent.load(Ordering::Relaxed) > 0, "nothing was sent");

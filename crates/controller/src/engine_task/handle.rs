@@ -1,15 +1,18 @@
 //! What the task reacts to, and how it is asked.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::ObjectId;
 use cluster::watch::Observed;
-use records::{Entry, Quarantine};
+use records::{Entry, Quarantine, Verdict, Verdicts};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{LoginSeed, Translator};
 
-use super::{ClusterSource, EditionEvent};
+use super::{ClusterSource, EditionEvent, isolation::Isolated};
 use crate::files::{FileProblem, Update};
 
 /// How many events of a handle wait at most before their senders do.
@@ -26,7 +29,11 @@ pub enum Event {
     /// What logins are proved by, or that it cannot be read.
     LoginSeed(Option<LoginSeed>),
     /// Which objects are set aside, as it is stored, or why that cannot be read.
-    Quarantine(StoredQuarantine),
+    Quarantine(StoredRecord<Quarantine>),
+    /// What proxies refused, likewise.
+    Verdicts(StoredRecord<Verdicts>),
+    /// It was looked who is to blame for what a proxy refused.
+    Isolated(Isolated),
     /// What is kept of trees, as it is stored.
     Edition(EditionEvent),
     /// Time to look whether objects that are set aside have waited long enough.
@@ -52,30 +59,47 @@ impl Event {
             Self::Files(update) => Some(("files", update.changes.len())),
             Self::Cluster(observed) => Some(("cluster", observed.len())),
             Self::Authorities(_) | Self::LoginSeed(_) => Some(("identity", 1)),
-            Self::Quarantine(_) | Self::Edition(_) => Some(("records", 1)),
+            Self::Quarantine(_) | Self::Verdicts(_) | Self::Edition(_) => Some(("records", 1)),
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
-            Self::RecheckPorts | Self::RetryQuarantined | Self::Judged | Self::RecheckWaiting | Self::Ask(_) => None,
+            Self::Isolated(_)
+            | Self::RecheckPorts
+            | Self::RetryQuarantined
+            | Self::Judged
+            | Self::RecheckWaiting
+            | Self::Ask(_) => None,
         }
     }
 }
 
-/// Which objects are set aside, as it is stored.
+/// A record as it is stored.
 #[derive(Clone, Debug)]
-pub struct StoredQuarantine {
+pub struct StoredRecord<R> {
     /// Counts what is told.
     pub number: u64,
     /// What is stored, or why that cannot be read.
-    pub quarantine: Result<Quarantine, String>,
+    pub record: Result<R, String>,
 }
 
-/// Which objects the engine has set aside, to be stored.
+/// What the engine has to be stored of a record.
 #[derive(Clone, Debug, Default)]
-pub struct Aside {
+pub struct Storing<T> {
     /// The number of what it knew then: none where that could not be read.
     pub number: u64,
-    /// The entries of this release.
-    pub entries: Arc<BTreeMap<ObjectId, Entry>>,
+    /// What shall be in it.
+    pub wanted: T,
+}
+
+/// Which objects the engine has set aside: the entries of this release.
+pub type Aside = Arc<BTreeMap<ObjectId, Entry>>;
+
+/// What proxies refused.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals {
+    /// What was found since, by its hash.
+    pub found: Arc<BTreeMap<String, Verdict>>,
+    /// Of what is stored, what something meets; none where nobody has looked yet.
+    pub used: Option<Arc<BTreeSet<String>>>,
 }
 
 /// A question to the owner of the translator.
@@ -87,8 +111,8 @@ pub struct View<'a> {
     pub translator: &'a Translator,
     /// What is wrong with files.
     pub file_problems: &'a [FileProblem],
-    /// Why it is not known which objects are set aside, if it is not.
-    pub unreadable_records: Option<&'a str>,
+    /// Why records cannot be read, a line each; empty if they can.
+    pub unreadable_records: String,
     /// What is to be known of what waits for Envoy's word, a line each; empty where nobody is asked.
     pub waiting: String,
     /// The cluster, where that is the source.

@@ -39,7 +39,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// What the engine and who judges know in common.
 #[derive(Debug)]
 pub struct Desk {
-    judge: Judge,
+    judge: Arc<Judge>,
     lanes: Mutex<Lanes>,
     wanted: [Notify; 2],
     /// Why there is no verdict, while there is none to be had.
@@ -49,7 +49,7 @@ pub struct Desk {
 
 impl Desk {
     /// For this judge.
-    pub fn new(judge: Judge, metrics: Metrics) -> Arc<Self> {
+    pub fn new(judge: Arc<Judge>, metrics: Metrics) -> Arc<Self> {
         Arc::new(Self {
             judge,
             lanes: Mutex::default(),
@@ -160,14 +160,7 @@ impl Desk {
         match verdict {
             Verdict::Accepted => Became::Accepted,
             Verdict::Refused(refusal) => {
-                let how = match refusal.how {
-                    How::Words(_) => "words",
-                    How::Crash(_) => "crash",
-                    How::Time => "time",
-                    How::Memory => "memory",
-                    How::End(_) => "end",
-                };
-                let labels = RefusedFragmentLabels { kind: kind(fragment.kind), how };
+                let labels = RefusedFragmentLabels { kind: kind(fragment.kind), how: refusal.how.as_str() };
                 self.metrics.validation_refused.get_or_create(&labels).inc();
                 Became::Refused
             }

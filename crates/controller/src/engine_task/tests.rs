@@ -160,6 +160,8 @@ fn what_a_proxy_refuses_is_reported_on_its_gateway_in_its_words_until_it_takes_i
         kind: ResourceType::Listener,
         names: vec!["listener/8080".into()],
         versions: Vec::new(),
+        acknowledged: Vec::new(),
+        envoy: None,
         message: "no such thing".into(),
     })]);
     assert!(w.conditions().contains("no such thing"), "{}", w.conditions());

@@ -4,6 +4,7 @@ mod leadership;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use ::records::RecordKind;
 use cluster::{
     apply::{self, Applier},
     identity::{
@@ -31,9 +32,9 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{Deploying, LoginSeed};
 
-use super::{RunError, records, reports::Reports, thread::SingleThread};
+use super::{RunError, records::Keeping, reports::Reports, thread::SingleThread};
 use crate::{
-    engine_task::{Accounts, Aside, ClusterSinks, Event, StoredQuarantine},
+    engine_task::{Accounts, ClusterSinks, Event},
     metrics::Metrics,
 };
 use leadership::Leadership;
@@ -98,7 +99,7 @@ pub(super) struct ClusterTasks {
     leadership: Leadership,
     sinks: ClusterSinks,
     _watches: watches::Handle,
-    _watching_records: Watching,
+    _watching_records: [Watching; 2],
     /// All that reads and writes objects takes turns here: what is read is small pieces, and to wake another thread for
     /// each costs more than the piece.
     thread: SingleThread,
@@ -177,16 +178,19 @@ impl ClusterSetup {
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self, aside: watch::Receiver<Aside>, stored: mpsc::Sender<StoredQuarantine>) -> ClusterTasks {
+    pub(super) fn start(self, records: Keeping) -> ClusterTasks {
         let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, seeds, metrics, thread } =
             self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
         let (leadership, leading) = Leadership::start(&options, writing.clone(), sinks.clone(), metrics.clone());
-        let secrets = Secrets::new(reading.clone(), &options.namespace);
-        let watching_records = secrets.watch(reading.clone(), &options.namespace, metrics.watches.clone());
-        let keeping = records::keep(secrets, aside, leading.clone(), stored);
-        let mut tasks = vec![tokio::spawn(keeping), keep_certificate(&options, reading.clone(), trust, leading)];
+        let [quarantine, verdicts] = [RecordKind::Quarantine, RecordKind::Verdicts].map(|kind| {
+            let secrets = Secrets::new(reading.clone(), &options.namespace);
+            let watching = secrets.watch(kind, reading.clone(), &options.namespace, metrics.watches.clone());
+            (secrets, watching)
+        });
+        let mut tasks: Vec<_> = records.start(quarantine.0, verdicts.0, &leading).into();
+        tasks.push(keep_certificate(&options, reading.clone(), trust, leading));
         tasks.push(tokio::spawn(login_seed::keep(reading.clone(), options.namespace.clone(), LOGINS, seeds)));
         if let Some(applier) = sinks.applier.clone() {
             let (writing, watching) = (writing.clone(), reading.clone());
@@ -197,7 +201,14 @@ impl ClusterSetup {
         let watching =
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(reading, watching, observed);
-        ClusterTasks { tasks, leadership, sinks, _watches: watches, _watching_records: watching_records, thread }
+        ClusterTasks {
+            tasks,
+            leadership,
+            sinks,
+            _watches: watches,
+            _watching_records: [quarantine.1, verdicts.1],
+            thread,
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::{io, path::PathBuf, sync::Arc, thread};
 use ir::settings::Edge;
 use judge::{Client, Judge, Launch, Runner, Way};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 use super::RunError;
 use crate::{
-    engine_task::{Desk, EngineHandle},
+    engine_task::{Desk, EngineHandle, Suspects, isolate},
     metrics::Metrics,
 };
 
@@ -23,14 +24,14 @@ pub enum JudgeAt {
 
 /// Judging, under way.
 pub(super) struct Judging {
-    desk: Arc<Desk>,
+    judge: Arc<Judge>,
     /// What processes are given, which goes with this.
     _folder: Option<TempDir>,
 }
 
 impl Judging {
     /// Blocks for some milliseconds where Envoys run here.
-    pub(super) fn start(at: JudgeAt, edge: &Edge, metrics: &Metrics) -> Result<Self, RunError> {
+    pub(super) fn start(at: JudgeAt, edge: &Edge) -> Result<Self, RunError> {
         let (way, folder) = match at {
             JudgeAt::Here(launch) => {
                 let folder =
@@ -40,18 +41,35 @@ impl Judging {
             }
             JudgeAt::There(socket) => (Way::There(Client::new(socket)), None),
         };
-        metrics.validation_available.set(1);
-        Ok(Self { desk: Desk::new(Judge::new(way, edge), metrics.clone()), _folder: folder })
+        Ok(Self { judge: Arc::new(Judge::new(way, edge)), _folder: folder })
     }
 
-    pub(super) fn desk(&self) -> Arc<Desk> {
-        self.desk.clone()
+    /// Where all that would be sent is judged before it is.
+    pub(super) fn desk(&self, metrics: &Metrics) -> Arc<Desk> {
+        metrics.validation_available.set(1);
+        Desk::new(self.judge.clone(), metrics.clone())
     }
 }
 
-/// Has what is wanted judged, on a thread of its own, until the engine ends.
-pub(super) fn spawn(desk: Arc<Desk>, engine: EngineHandle) -> io::Result<()> {
+/// Has what is wanted judged, on a thread of its own, until the engine ends: by a desk all that would be sent, and what proxies
+/// refused.
+pub(super) fn spawn(
+    judging: &Judging,
+    desk: Option<Arc<Desk>>,
+    suspects: mpsc::Receiver<Suspects>,
+    engine: EngineHandle,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    thread::Builder::new().name("judging".into()).spawn(move || runtime.block_on(desk.serve(engine)))?;
+    let judge = judging.judge.clone();
+    let work = move || {
+        runtime.block_on(async {
+            let isolating = isolate(judge, suspects, engine.clone());
+            match desk {
+                Some(desk) => drop(tokio::join!(isolating, desk.serve(engine))),
+                None => isolating.await,
+            }
+        });
+    };
+    thread::Builder::new().name("judging".into()).spawn(work)?;
     Ok(())
 }

@@ -1,18 +1,21 @@
-//! Keeps records: what is stored goes to the engine, and what the engine sets aside is stored, by the leader alone.
+//! Keeps records: what is stored goes to the engine, and what the engine wants is stored.
 
 use std::time::Duration;
 
 use futures::future::pending;
 use jiff::Timestamp;
-use records::{Quarantine, RecordKind, Store, StoreError, Unreadable, format, quarantine::NAME, store::MAX_BYTES};
+use records::{
+    Quarantine, RecordKind, Store, StoreError, Unreadable, Verdicts, format, quarantine, store::MAX_BYTES, verdicts,
+};
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::{mpsc, watch},
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 
-use crate::engine_task::{Aside, StoredQuarantine};
+use crate::engine_task::{Aside, Refusals, StoredRecord, Storing};
 
-const KIND: RecordKind = RecordKind::Quarantine;
 /// How long the place of records may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one waits after a failure: the first time, and at most.
@@ -20,11 +23,76 @@ const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(
 /// So long the engine, which serves nothing meanwhile, waits at its start for a place that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// A record of which there is one.
+pub(super) trait Record: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + 'static {
+    /// The kind.
+    const KIND: RecordKind;
+    /// The name.
+    const NAME: &'static str;
+    /// What it says: a clause.
+    const WHAT: &'static str;
+
+    /// What the engine has to say of it.
+    type Wanted: Clone + Default + Send + Sync + 'static;
+
+    /// What shall be stored where this is; `leads` is whether this replica leads.
+    fn with(&self, wanted: &Self::Wanted, leads: bool) -> Self;
+}
+
+/// Written by the leader alone.
+impl Record for Quarantine {
+    const KIND: RecordKind = RecordKind::Quarantine;
+    const NAME: &'static str = quarantine::NAME;
+    const WHAT: &'static str = "what is set aside";
+
+    type Wanted = Aside;
+
+    fn with(&self, wanted: &Aside, leads: bool) -> Self {
+        if leads { self.with(wanted, Timestamp::now()).within(MAX_BYTES) } else { self.clone() }
+    }
+}
+
+/// Added to by each replica, as proxies refuse something of it. The leader forgets.
+impl Record for Verdicts {
+    const KIND: RecordKind = RecordKind::Verdicts;
+    const NAME: &'static str = verdicts::NAME;
+    const WHAT: &'static str = "what proxies refused";
+
+    type Wanted = Refusals;
+
+    fn with(&self, Refusals { found, used }: &Refusals, leads: bool) -> Self {
+        self.with(found, used.as_deref().filter(|_| leads), Timestamp::now())
+    }
+}
+
+/// What is kept, and what becomes of it.
+pub(super) struct Keeping {
+    pub(super) aside: watch::Receiver<Storing<Aside>>,
+    pub(super) quarantine: mpsc::Sender<StoredRecord<Quarantine>>,
+    pub(super) refusals: watch::Receiver<Storing<Refusals>>,
+    pub(super) verdicts: mpsc::Sender<StoredRecord<Verdicts>>,
+}
+
+impl Keeping {
+    /// Begins, each in a place of its own. It must be called within a tokio runtime.
+    pub(super) fn start<S: Store>(
+        self,
+        quarantine: S,
+        verdicts: S,
+        leading: &watch::Receiver<bool>,
+    ) -> [JoinHandle<()>; 2] {
+        [
+            tokio::spawn(keep(quarantine, self.aside, leading.clone(), self.quarantine)),
+            tokio::spawn(keep(verdicts, self.refusals, leading.clone(), self.verdicts)),
+        ]
+    }
+}
+
 /// A record as it was read: none where there is none yet.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Read {
+struct Read<R> {
     version: Option<String>,
-    quarantine: Quarantine,
+    record: R,
 }
 
 /// Why it was not read.
@@ -32,8 +100,8 @@ struct Read {
 enum ReadError {
     #[error("{0}")]
     Store(#[from] StoreError),
-    #[error("{NAME}: {0}")]
-    Unreadable(#[from] Unreadable),
+    #[error("{0}: {1}")]
+    Unreadable(&'static str, Unreadable),
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,
 }
@@ -41,7 +109,7 @@ enum ReadError {
 impl ReadError {
     /// Whether the same may be read later, with nobody's help.
     fn may_pass(&self) -> bool {
-        !matches!(self, Self::Unreadable(_))
+        !matches!(self, Self::Unreadable(..))
     }
 }
 
@@ -52,36 +120,37 @@ enum Failure {
     Write(String),
 }
 
-async fn read(store: &impl Store) -> Result<Read, ReadError> {
-    let all = timeout(TIMEOUT, store.list(KIND)).await.map_err(|_| ReadError::Timeout)??;
-    let Some(stored) = all.into_iter().find(|stored| stored.name == NAME) else { return Ok(Read::default()) };
-    Ok(Read { quarantine: format::read(KIND, &stored.data)?, version: Some(stored.version) })
+async fn read<R: Record>(store: &impl Store) -> Result<Read<R>, ReadError> {
+    let all = timeout(TIMEOUT, store.list(R::KIND)).await.map_err(|_| ReadError::Timeout)??;
+    let Some(stored) = all.into_iter().find(|stored| stored.name == R::NAME) else { return Ok(Read::default()) };
+    let record = format::read(R::KIND, &stored.data).map_err(|error| ReadError::Unreadable(R::NAME, error))?;
+    Ok(Read { record, version: Some(stored.version) })
 }
 
-async fn write(store: &impl Store, wanted: &Quarantine, version: Option<&str>) -> Result<String, ReadError> {
-    let data = format::write(KIND, wanted);
-    let written = timeout(TIMEOUT, store.replace(KIND, NAME, data, version)).await;
+async fn write<R: Record>(store: &impl Store, wanted: &R, version: Option<&str>) -> Result<String, ReadError> {
+    let data = format::write(R::KIND, wanted);
+    let written = timeout(TIMEOUT, store.replace(R::KIND, R::NAME, data, version)).await;
     Ok(written.map_err(|_| ReadError::Timeout)??.version)
 }
 
-/// Works until nobody listens. `aside` is what the engine has set aside, by what it knows of the store: what it was `told`.
-pub(super) async fn keep(
+/// Works until nobody listens. `storing` is what the engine wants, by what it knows of the store: what it was `told`.
+pub(super) async fn keep<R: Record>(
     store: impl Store,
-    mut aside: watch::Receiver<Aside>,
+    mut storing: watch::Receiver<Storing<R::Wanted>>,
     mut leads: watch::Receiver<bool>,
-    told: mpsc::Sender<StoredQuarantine>,
+    told: mpsc::Sender<StoredRecord<R>>,
 ) {
-    let started = Instant::now();
+    let (started, what) = (Instant::now(), R::WHAT);
     let (mut known, mut failure) = (None, None::<Failure>);
     let (mut number, mut wait) = (0, None::<Duration>);
     loop {
         let mut failed = None;
-        match read(&store).await {
+        match read::<R>(&store).await {
             Ok(read) => {
                 if known.as_ref() != Some(&read) || matches!(failure, Some(Failure::Read(_))) {
                     number += 1;
-                    let quarantine = Ok(read.quarantine.clone());
-                    if told.send(StoredQuarantine { number, quarantine }).await.is_err() {
+                    let record = Ok(read.record.clone());
+                    if told.send(StoredRecord { number, record }).await.is_err() {
                         return;
                     }
                     (known, failure) = (Some(read), None);
@@ -89,23 +158,23 @@ pub(super) async fn keep(
             }
             // What may be read the next time is waited for.
             Err(error) if known.is_none() && error.may_pass() && started.elapsed() < PATIENCE => {
-                tracing::warn!(%error, "what is set aside cannot be read: nothing is served meanwhile");
+                tracing::warn!(%error, "{what} cannot be read: nothing is served meanwhile");
                 failed = Some(None);
             }
             Err(error) => failed = Some(Some(Failure::Read(error.to_string()))),
         }
         // What the engine wants is of use once it knows what is stored.
-        let wanted = aside.borrow_and_update().clone();
+        let wanted = storing.borrow_and_update().clone();
         let leads_now = *leads.borrow_and_update();
         if failed.is_none()
             && wanted.number == number
-            && let Some(Read { version, quarantine }) = &known
+            && let Some(Read { version, record }) = &known
         {
-            let wanted = quarantine.with(&wanted.entries, Timestamp::now()).within(MAX_BYTES);
-            if leads_now && wanted != *quarantine {
+            let wanted = Record::with(record, &wanted.wanted, leads_now);
+            if wanted != *record {
                 failed = match write(&store, &wanted, version.as_deref()).await {
                     Ok(_) => {
-                        tracing::info!(objects = wanted.entries.len(), "what is set aside is stored");
+                        tracing::info!("{what} is stored");
                         (wait, failure) = (None, None);
                         continue;
                     }
@@ -116,8 +185,8 @@ pub(super) async fn keep(
             } else if failure.take().is_some() {
                 // What could not be written need not be any more.
                 number += 1;
-                let quarantine = Ok(quarantine.clone());
-                if told.send(StoredQuarantine { number, quarantine }).await.is_err() {
+                let record = Ok(record.clone());
+                if told.send(StoredRecord { number, record }).await.is_err() {
                     return;
                 }
             }
@@ -129,11 +198,11 @@ pub(super) async fn keep(
                     let (Failure::Read(words) | Failure::Write(words)) = &why;
                     tracing::warn!(
                         why = words,
-                        "what is set aside cannot be read or stored; it holds as long as this process lives"
+                        "{what} cannot be read or stored; it holds as long as this process lives"
                     );
                     // What cannot be written is known none the less.
                     number += u64::from(matches!(why, Failure::Read(_)));
-                    if told.send(StoredQuarantine { number, quarantine: Err(words.clone()) }).await.is_err() {
+                    if told.send(StoredRecord::<R> { number, record: Err(words.clone()) }).await.is_err() {
                         return;
                     }
                     failure = Some(why);
@@ -149,8 +218,8 @@ pub(super) async fn keep(
         };
         tokio::select! {
             () = again => {}
-            () = store.changed(KIND), if wait.is_none() => {}
-            Ok(()) = aside.changed(), if wait.is_none() => {}
+            () = store.changed(R::KIND), if wait.is_none() => {}
+            Ok(()) = storing.changed(), if wait.is_none() => {}
             Ok(()) = leads.changed(), if wait.is_none() => {}
             () = told.closed() => return,
         }
@@ -171,6 +240,9 @@ mod tests {
 
     use super::*;
 
+    const KIND: RecordKind = RecordKind::Quarantine;
+    const NAME: &str = quarantine::NAME;
+
     fn entry(name: &str) -> Entry {
         let manifest = serde_json::json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
@@ -190,9 +262,9 @@ mod tests {
     /// A keeper of a folder, and what stands for the engine.
     struct World {
         folder: Folder,
-        aside: watch::Sender<Aside>,
+        aside: watch::Sender<Storing<Aside>>,
         leads: watch::Sender<bool>,
-        told: mpsc::Receiver<StoredQuarantine>,
+        told: mpsc::Receiver<StoredRecord<Quarantine>>,
         _folder: tempfile::TempDir,
     }
 
@@ -203,19 +275,19 @@ mod tests {
         }
 
         fn of(store: Folder, folder: tempfile::TempDir, leads: bool) -> Self {
-            let (aside, wanted) = watch::channel(Aside::default());
+            let (aside, wanted) = watch::channel(Storing::default());
             let (leads, leading) = watch::channel(leads);
             let (sender, told) = mpsc::channel(1);
-            tokio::spawn(keep(store.clone(), wanted, leading, sender));
+            tokio::spawn(keep::<Quarantine>(store.clone(), wanted, leading, sender));
             Self { folder: store, aside, leads, told, _folder: folder }
         }
 
-        async fn told(&mut self) -> StoredQuarantine {
+        async fn told(&mut self) -> StoredRecord<Quarantine> {
             timeout(Duration::from_secs(20), self.told.recv()).await.expect("in time").expect("it works")
         }
 
         fn wants(&self, number: u64, names: &[&str]) {
-            self.aside.send_replace(Aside { number, entries: entries(names) });
+            self.aside.send_replace(Storing { number, wanted: entries(names) });
         }
     }
 
@@ -258,12 +330,12 @@ mod tests {
             let (reads, unread) = (AtomicUsize::new(0), 0);
             let store =
                 Failing { folder: Folder::new(folder.path()), reads, writes: Arc::clone(&writes), unread, conflict };
-            let (aside, wanted) = watch::channel(Aside::default());
+            let (aside, wanted) = watch::channel(Storing::default());
             let (_leads, leading) = watch::channel(true);
             let (sender, mut told) = mpsc::channel(1);
-            tokio::spawn(keep(store, wanted, leading, sender));
+            tokio::spawn(keep::<Quarantine>(store, wanted, leading, sender));
             let number = told.recv().await.expect("it works").number;
-            aside.send_replace(Aside { number, entries: entries(&["a"]) });
+            aside.send_replace(Storing { number, wanted: entries(&["a"]) });
             let told = timeout(Duration::from_mins(10), async {
                 let told = told.recv().await;
                 pending::<()>().await;
@@ -281,12 +353,12 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let (reads, writes) = (AtomicUsize::new(0), Arc::default());
             let store = Failing { folder: Folder::new(folder.path()), reads, writes, unread, conflict: false };
-            let (_aside, wanted) = watch::channel(Aside::default());
+            let (_aside, wanted) = watch::channel(Storing::default());
             let (_leads, leading) = watch::channel(false);
             let (sender, mut told) = mpsc::channel(1);
-            tokio::spawn(keep(store, wanted, leading, sender));
+            tokio::spawn(keep::<Quarantine>(store, wanted, leading, sender));
             let told = timeout(3 * PATIENCE, told.recv()).await.expect("in time").expect("it works");
-            assert_eq!(told.quarantine.is_ok(), is_read);
+            assert_eq!(told.record.is_ok(), is_read);
         }
     }
 
@@ -294,13 +366,13 @@ mod tests {
     async fn what_is_set_aside_is_stored_by_who_leads_and_told() {
         let mut world = World::new(false);
         let first = world.told().await;
-        assert_eq!(first.quarantine.as_ref().map(names), Ok(Vec::new()));
+        assert_eq!(first.record.as_ref().map(names), Ok(Vec::new()));
         world.wants(first.number, &["a"]);
         world.leads.send_replace(true);
         let second = world.told().await;
-        assert_eq!(second.quarantine.as_ref().map(names), Ok(vec!["a".to_owned()]));
+        assert_eq!(second.record.as_ref().map(names), Ok(vec!["a".to_owned()]));
         world.wants(second.number, &["a", "b"]);
-        assert_eq!(world.told().await.quarantine.as_ref().map(names), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(world.told().await.record.as_ref().map(names), Ok(vec!["a".to_owned(), "b".to_owned()]));
     }
 
     #[tokio::test]
@@ -316,9 +388,9 @@ mod tests {
         // The engine goes on to set something aside, by what it knew.
         world.wants(stored.number, &["a", "b", "c"]);
         let told = world.told().await;
-        assert_eq!(told.quarantine.as_ref().map(names), Ok(vec!["b".to_owned()]));
+        assert_eq!(told.record.as_ref().map(names), Ok(vec!["b".to_owned()]));
         world.wants(told.number, &["b", "c"]);
-        assert_eq!(world.told().await.quarantine.as_ref().map(names), Ok(vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(world.told().await.record.as_ref().map(names), Ok(vec!["b".to_owned(), "c".to_owned()]));
     }
 
     #[tokio::test]
@@ -329,15 +401,15 @@ mod tests {
         let stored = store.replace(KIND, NAME, newer.clone(), None).await.expect("written");
         let mut world = World::of(store, folder, true);
         let told = world.told().await;
-        let why = told.quarantine.expect_err("it is of a later release");
+        let why = told.record.expect_err("it is of a later release");
         assert!(why.contains("its format is 2"), "{why}");
         world.wants(told.number, &["a"]);
         assert_eq!(world.folder.list(KIND).await.expect("records")[0].data, newer);
         // It is forgotten by hand.
         world.folder.delete(KIND, NAME, &stored.version).await.expect("deleted");
         let told = world.told().await;
-        assert_eq!(told.quarantine.as_ref().map(names), Ok(Vec::new()));
+        assert_eq!(told.record.as_ref().map(names), Ok(Vec::new()));
         world.wants(told.number, &["a"]);
-        assert_eq!(world.told().await.quarantine.as_ref().map(names), Ok(vec!["a".to_owned()]));
+        assert_eq!(world.told().await.record.as_ref().map(names), Ok(vec!["a".to_owned()]));
     }
 }

@@ -11,10 +11,7 @@ use controller::{
     run::JudgeAt,
     strict::{self, Judged},
 };
-use ir::{
-    Settings,
-    settings::{Edge, ValidationLevel},
-};
+use ir::{Settings, settings::Edge};
 use judge::{Judge, Launch, Runner, Way, agent, confine};
 use translate::Translator;
 
@@ -55,21 +52,21 @@ pub(crate) fn validate(translator: &mut Translator, envoy: PathBuf, edge: &Edge)
     Ok(runtime.block_on(strict::validate(translator, &judge)))
 }
 
-/// Where what `run` sends is judged, if anywhere.
+/// Where it is judged what `run` sends, or what proxies refused of it; if anywhere.
 pub(crate) fn judge_at(
     envoy: Option<PathBuf>,
     socket: Option<PathBuf>,
+    is_strict: bool,
     settings: &Settings,
 ) -> anyhow::Result<Option<JudgeAt>> {
-    apart_from_freeze(settings, envoy.is_some() || socket.is_some())?;
+    apart_from_freeze(settings, is_strict)?;
     Ok(match (envoy, socket) {
         (Some(envoy), _) => Some(JudgeAt::Here(launch(envoy, None)?)),
         (None, Some(socket)) => Some(JudgeAt::There(socket)),
         (None, None) => {
-            let is_strict = settings.validation.level == ValidationLevel::Strict;
             anyhow::ensure!(
                 !is_strict,
-                "validation.level is Strict, and nobody is named who judges: give --strict-with or --strict-socket"
+                "validation.level is Strict, and nobody is named who judges: give --judge-with or --judge-socket"
             );
             None
         }

@@ -1,6 +1,6 @@
 //! What is sent to proxies, in the parts that an Envoy can judge each by itself.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::LazyCell, collections::BTreeSet, sync::Arc};
 
 use api::{Kind as ObjectKind, ObjectId};
 use envoy::{
@@ -17,10 +17,12 @@ use ir::{
 
 use super::{EnvoyRoutes, Inspector};
 use crate::{
-    resolve::{Resolved, served_at},
+    Translator,
+    resolve::{self, Resolved, ResolvedRule, served_at},
     tables::{
         backend::ClusterId,
         input::{ObjectKey, object_id},
+        listener::{ServedAt, route_config_at},
         output::{OutputId, Outputs},
         policy,
         stream::{StreamRule, Winner},
@@ -47,7 +49,7 @@ pub struct Sent {
 impl Inspector<'_> {
     /// All that is sent but endpoints and secrets, in the order of objects. Looks at all of it, and copies it.
     pub fn sent(self) -> Vec<Sent> {
-        let mut sent: Vec<_> = self.rows_sent().collect();
+        let mut sent: Vec<_> = self.rows_sent(|_| true).collect();
         for (id, encoded) in self.engine.rows::<Outputs>() {
             sent.extend(self.resource(&id, &encoded));
         }
@@ -55,13 +57,43 @@ impl Inspector<'_> {
         sent
     }
 
-    fn rows_sent(self) -> impl Iterator<Item = Sent> {
+    /// The Envoy routes that stand in a route configuration of a Gateway, by the name of the resource, each as it is judged. Looks
+    /// at all of the Gateway's routes.
+    pub fn rows_of(self, gateway: &NsName, config: &str) -> Vec<Sent> {
+        let is_in = |listener: &ListenerId| {
+            let at = (listener.gateway == *gateway).then(|| self.engine.get::<ServedAt>(listener)).flatten();
+            at.is_some_and(|at| route_config_at(listener, *at).resource_name() == config)
+        };
+        self.rows_sent(is_in).collect()
+    }
+
+    /// Which of these Envoy routes, each with the route that it is of and a text that only words about it have, may be refused at
+    /// present: their route is told so, or becomes another Envoy route at each listener, of which nobody tells. Looks at all rules
+    /// at most.
+    pub fn may_be_refused<'a>(
+        self,
+        translator: &Translator,
+        rows: impl IntoIterator<Item = (&'a ObjectId, &'a str)>,
+    ) -> Vec<bool> {
+        let by_listener = LazyCell::new(|| {
+            let rules = self.engine.rows::<ResolvedRule>().into_iter();
+            let by_listener = rules.filter(|(_, rule)| matches!(rule.routes, resolve::EnvoyRoutes::ByListener(_)));
+            by_listener.map(|((chain, _), _)| chain.route().live()).collect::<BTreeSet<_>>()
+        });
+        let may_be = |(object, text): (&ObjectId, &str)| {
+            translator.problems_of(object).iter().any(|problem| problem.message.contains(text))
+                || RouteId::of(object).is_some_and(|route| by_listener.contains(&route))
+        };
+        rows.into_iter().map(may_be).collect()
+    }
+
+    fn rows_sent(self, is_in: impl Fn(&ListenerId) -> bool) -> impl Iterator<Item = Sent> {
         let attached = self.attached_routes();
         let places = attached.iter().flat_map(|route| {
             let at = |listener: &ListenerId| {
                 route.hostnames(listener).map(|hostname| (listener.clone(), hostname.clone())).collect::<Vec<_>>()
             };
-            route.listeners().flat_map(at).collect::<Vec<_>>()
+            route.listeners().filter(|listener| is_in(listener)).flat_map(at).collect::<Vec<_>>()
         });
         let places: BTreeSet<(ListenerId, Hostname)> = places.collect();
         places.into_iter().flat_map(move |(listener, hostname)| {

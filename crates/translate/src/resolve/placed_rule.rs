@@ -50,7 +50,12 @@ impl<'a> PlacedRule<'a> {
         let spec = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let route = PlacedRoute::of(scope, chain, &head)?;
         let config = scope.get::<Config>(&())?;
-        let refused = scope.get::<input::RefusedRows>(&chain.route().live());
+        let live = chain.route().live();
+        let by_proxies = scope.get::<input::RefusedByProxies>(&live);
+        let refused = match (scope.get::<input::RefusedRows>(&live), by_proxies) {
+            (Some(refused), Some(by_proxies)) => Some(Arc::new(refused.joined(&by_proxies))),
+            (refused, by_proxies) => refused.or(by_proxies),
+        };
         Some(Self { key, head, spec, route, field: format!("spec.rules[{index}]"), config, refused })
     }
 

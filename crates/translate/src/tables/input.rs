@@ -59,6 +59,8 @@ others! {
     UnusablePorts: (Port, Transport) => String;
     /// The Envoy routes of a route that an Envoy refuses.
     RefusedRows: RouteId => super::replacement::RefusedRows;
+    /// The Envoy routes of a route that proxies refused, by what is recorded.
+    RefusedByProxies: RouteId => super::replacement::RefusedRows;
     /// Whether what is sent is what was cleared. Absent where Envoy is not asked before.
     Strict: () => ();
     /// Parts as an Envoy has taken them.

@@ -119,9 +119,13 @@ impl ListenerSummary {
 
 /// The route configuration of what a listener serves; none of one that is not served.
 pub(crate) fn route_config(scope: &Scope<'_>, listener: &ListenerId) -> Option<RouteConfigId> {
-    let (scheme, port) = *scope.get::<ServedAt>(listener)?;
+    Some(route_config_at(listener, *scope.get::<ServedAt>(listener)?))
+}
+
+/// The same where its scheme and port are known.
+pub(crate) fn route_config_at(listener: &ListenerId, (scheme, port): (Scheme, Port)) -> RouteConfigId {
     let own = (scheme == Scheme::Https).then(|| listener.name.clone());
-    Some(RouteConfigId { gateway: listener.gateway.clone(), port, listener: own })
+    RouteConfigId { gateway: listener.gateway.clone(), port, listener: own }
 }
 
 /// Where in a parent's listeners to look for those that a hostname has names in common with.

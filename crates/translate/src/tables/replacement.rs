@@ -61,6 +61,13 @@ impl RefusedRows {
         self.0.insert(hash, RefusedRow { words: words.into(), is_said }).is_none()
     }
 
+    /// These with those of `others` that are not there.
+    pub(crate) fn joined(&self, others: &Self) -> Self {
+        let mut joined = others.clone();
+        joined.0.extend(self.0.iter().map(|(hash, row)| (*hash, row.clone())));
+        joined
+    }
+
     /// What the owner of a route is told of one.
     pub fn told(words: &str) -> String {
         told(&format_args!("{words}; write the rule or the match otherwise"))

@@ -54,6 +54,8 @@ pub(super) struct InFlight {
     pub(super) removed: Vec<Arc<str>>,
     /// For what refers to others: what the client had of those when this was sent.
     pub(super) needs: Option<Needs>,
+    /// The route configurations in it.
+    pub(super) routes: Vec<Resource>,
 }
 
 /// What a listener or a route configuration may use: all that the client had at some moment.

@@ -177,6 +177,8 @@ fn refusals_of_proxies_are_counted_by_gateway_and_type() {
             kind: ResourceType::Listener,
             names: vec!["listener/8080".into()],
             versions: Vec::new(),
+            acknowledged: Vec::new(),
+            envoy: None,
             message: "no".into(),
         }),
         Event::Proxy(xds::Event::UnknownName {

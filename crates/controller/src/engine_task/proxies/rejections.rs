@@ -145,6 +145,8 @@ mod tests {
             kind: ResourceType::Listener,
             names: names.iter().map(ToString::to_string).collect(),
             versions: Vec::new(),
+            acknowledged: Vec::new(),
+            envoy: None,
             message: message.into(),
         }
     }

@@ -1,0 +1,234 @@
+//! What a proxy refused of a route configuration: who is to blame, by an Envoy of its version that judges.
+//!
+//! Envoy refuses a route configuration as a whole and goes on with the one that it had. Suspects are the routes that this one lacks;
+//! the judge finds by halves whom Envoy refuses alone. What it takes was refused for another reason, which is told as Envoy says it.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use envoy::judged::row_hashes;
+use ir::NsName;
+use jiff::Timestamp;
+use judge::{Budget, Build, Judge, Refusal, Verdict};
+use tokio::{sync::mpsc, time::sleep};
+use translate::{Translator, inspect::Sent};
+use xds::{EnvoyVersion, Resource, ResourceType, Version};
+
+use super::handle::{EngineHandle, Event};
+use crate::strict::words;
+
+/// How many route configurations wait at most for who is to blame.
+const WAITING: usize = 64;
+/// How long it is looked, and with how many processes.
+const TIME: Duration = Duration::from_secs(30);
+const RUNS: u32 = 400;
+/// How long a judge is waited for that is not there, and how often it is looked.
+const AWAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(250));
+
+/// A route configuration that a proxy refused.
+#[derive(Debug)]
+struct Refused {
+    gateway: NsName,
+    name: String,
+    version: Version,
+    /// What the proxy goes on with.
+    before: Option<Resource>,
+    envoy: Option<EnvoyVersion>,
+    since: Instant,
+}
+
+/// The same with what may be to blame.
+#[derive(Debug)]
+pub struct Suspects {
+    refused: Refused,
+    rows: Vec<Sent>,
+}
+
+/// Who is to blame for what a proxy refused.
+#[derive(Debug)]
+pub struct Isolated {
+    refused: Refused,
+    outcome: Outcome,
+    /// With the content hash of each, in hexadecimal digits.
+    found: Vec<(String, records::Verdict)>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Found,
+    /// The judge takes all.
+    Innocent,
+    Unfinished,
+    /// There is no judge, or too much waits for it.
+    Unjudged,
+    /// The proxy is of another version, or does not say which.
+    OtherVersion,
+    /// There is no room for some.
+    Full,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Innocent => "innocent",
+            Self::Unfinished => "unfinished",
+            Self::Unjudged => "unjudged",
+            Self::OtherVersion => "other_version",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// At the engine.
+pub(super) struct Isolation {
+    suspects: mpsc::Sender<Suspects>,
+    /// What proxies refused and nobody has looked at.
+    refused: Vec<Refused>,
+    /// The versions of route configurations of which it was found who is to blame, or is being looked for: proxies of one Gateway
+    /// refuse the same.
+    known: HashMap<(NsName, String), Version>,
+}
+
+impl Isolation {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Suspects>) {
+        let (suspects, receiver) = mpsc::channel(WAITING);
+        (Self { suspects, refused: Vec::new(), known: HashMap::new() }, receiver)
+    }
+
+    /// Takes note of what a proxy refuses.
+    pub(super) fn take(&mut self, event: &xds::Event) {
+        let xds::Event::Nacked { gateway, kind, names, versions, acknowledged, envoy, .. } = event else { return };
+        let Some((namespace, name)) = gateway.split_once('/') else { return };
+        if *kind != ResourceType::RouteConfiguration {
+            return;
+        }
+        for ((name_of, version), before) in names.iter().zip(versions).zip(acknowledged) {
+            let key = (NsName::new(namespace, name), name_of.clone());
+            if self.known.insert(key.clone(), *version) == Some(*version) {
+                continue;
+            }
+            let ((gateway, name), before) = (key, before.clone());
+            let since = Instant::now();
+            self.refused.push(Refused { gateway, name, version: *version, before, envoy: *envoy, since });
+        }
+    }
+
+    /// Has what was refused be looked at: the routes that stand there now, and did not stand where the proxy took it. Gives those
+    /// for which there is no room.
+    pub(super) fn look(&mut self, translator: &Translator) -> Vec<Isolated> {
+        let mut left = Vec::new();
+        for refused in std::mem::take(&mut self.refused) {
+            let before = refused.before.as_ref().map(|before| row_hashes(&before.body().concat())).unwrap_or_default();
+            let mut rows = translator.inspect().rows_of(&refused.gateway, &refused.name);
+            rows.retain(|sent| !before.contains(&sent.fragment.hash));
+            if let Err(error) = self.suspects.try_send(Suspects { refused, rows }) {
+                let refused = error.into_inner().refused;
+                left.push(Isolated { refused, outcome: Outcome::Unjudged, found: Vec::new() });
+            }
+        }
+        left
+    }
+
+    /// Something that was found is not refused any more: a proxy may refuse the same again.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// What may come of it another time is looked at again when a proxy refuses it again.
+    pub(super) fn done(&mut self, isolated: &Isolated) {
+        let Refused { gateway, name, version, .. } = &isolated.refused;
+        let key = (gateway.clone(), name.clone());
+        let is_final = matches!(isolated.outcome, Outcome::Found | Outcome::Innocent | Outcome::Full);
+        if !is_final && self.known.get(&key) == Some(version) {
+            self.known.remove(&key);
+        }
+    }
+}
+
+impl Isolated {
+    /// Takes out what was found.
+    pub(super) fn take_found(&mut self) -> Vec<(String, records::Verdict)> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// Some of it found no room.
+    pub(super) fn set_full(&mut self) {
+        self.outcome = Outcome::Full;
+    }
+
+    /// As metrics call what came of it, and how long that took.
+    pub(super) fn outcome(&self) -> (&'static str, Duration) {
+        let Refused { gateway, name, since, .. } = &self.refused;
+        let outcome = self.outcome.as_str();
+        tracing::info!(%gateway, name, outcome, "it was looked who is to blame for what a proxy refused");
+        (outcome, since.elapsed())
+    }
+}
+
+/// Looks who is to blame, until the engine ends.
+pub async fn isolate(judge: Arc<Judge>, mut suspects: mpsc::Receiver<Suspects>, engine: EngineHandle) {
+    while let Some(suspects) = suspects.recv().await {
+        let isolated = find(&judge, suspects).await;
+        if engine.send(Event::Isolated(isolated)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn find(judge: &Judge, Suspects { refused, rows }: Suspects) -> Isolated {
+    let of = |refused, outcome| Isolated { refused, outcome, found: Vec::new() };
+    let Some(build) = build(judge).await else { return of(refused, Outcome::Unjudged) };
+    if refused.envoy.is_none_or(|version| version.to_string() != build.number()) {
+        return of(refused, Outcome::OtherVersion);
+    }
+    let fragments: Vec<_> = rows.iter().map(|sent| sent.fragment.clone()).collect();
+    let mut budget = Budget { runs: RUNS, until: tokio::time::Instant::now() + TIME };
+    let verdicts = judge.judge(&fragments, &mut budget).await;
+    let is_unfinished = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
+    let found = rows.iter().zip(&verdicts).filter_map(|(sent, verdict)| match verdict {
+        Verdict::Refused(refusal) => Some(recorded(&refused, sent, refusal)),
+        Verdict::Accepted | Verdict::Unknown(_) => None,
+    });
+    let found: Vec<_> = found.collect();
+    let outcome = match (found.is_empty(), is_unfinished) {
+        (false, _) => Outcome::Found,
+        (true, true) => Outcome::Unfinished,
+        (true, false) => Outcome::Innocent,
+    };
+    Isolated { refused, outcome, found }
+}
+
+/// The Envoy that judges. One that is away for a moment is waited for.
+async fn build(judge: &Judge) -> Option<Build> {
+    let start = Instant::now();
+    loop {
+        if let Some(build) = judge.build() {
+            return Some(build);
+        }
+        if start.elapsed() > AWAY.0 {
+            return None;
+        }
+        sleep(AWAY.1).await;
+    }
+}
+
+fn recorded(refused: &Refused, sent: &Sent, refusal: &Refusal) -> (String, records::Verdict) {
+    let verdict = records::Verdict {
+        part: "route".to_owned(),
+        kind: sent.object.kind.to_string(),
+        namespace: sent.object.namespace.to_string(),
+        name: sent.object.name.to_string(),
+        gateway: refused.gateway.to_string(),
+        version: refusal.build.number().to_owned(),
+        how: refusal.how.as_str().to_owned(),
+        words: words(sent, refusal),
+        since: Timestamp::now(),
+        unused_since: None,
+    };
+    (format!("{:032x}", u128::from_be_bytes(sent.fragment.hash)), verdict)
+}

@@ -1,0 +1,249 @@
+//! What proxies refused, and an Envoy that judges found who is to blame: verdicts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use api::{Kind, ObjectId};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::store::MAX_BYTES;
+
+/// The name of the record.
+pub const NAME: &str = "portcullis-verdicts";
+
+/// How many there are at most: of all, of those that the proxies of one Gateway refused, and of one namespace.
+const MOST: usize = 10_000;
+const MOST_OF_GATEWAY: usize = 1_000;
+const MOST_OF_NAMESPACE: usize = 100;
+/// So long one is kept that nothing meets any more.
+const UNUSED: SignedDuration = SignedDuration::from_hours(24);
+/// The most bytes of words.
+const WORDS: usize = 512;
+/// What a verdict takes beside its texts: the names of its fields, and times.
+const FRAME: usize = 256;
+/// How many digits of a hash people see.
+const DIGITS: usize = 10;
+
+/// All of them, by the content hash of what is refused, in hexadecimal digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdicts {
+    /// Each with its hash.
+    pub entries: BTreeMap<String, Verdict>,
+}
+
+/// A part of what was sent, which proxies do not take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// What it is, as metrics call it: `route`.
+    pub part: String,
+    /// The kind of the object that it is made from.
+    pub kind: String,
+    /// The namespace of that.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The Gateway whose proxies refused it first, `NAMESPACE/NAME`.
+    pub gateway: String,
+    /// The version of Envoy that refuses it.
+    pub version: String,
+    /// How, as metrics call it: `words`, `crash`, `time`, `memory` or `end`.
+    pub how: String,
+    /// Why, as the owner of the object is told.
+    pub words: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Since when nothing meets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_since: Option<Timestamp>,
+}
+
+/// There is no room for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Verdict {
+    /// The object; none of a kind that this release does not know.
+    pub fn object(&self) -> Option<ObjectId> {
+        let kind = Kind::ALL.iter().find(|kind| kind.as_str() == self.kind)?;
+        Some(ObjectId::new(*kind, self.namespace.as_str(), self.name.as_str()))
+    }
+
+    /// The same with no more words than are kept.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let end = self.words.floor_char_boundary(WORDS);
+        if end < self.words.len() {
+            self.words.truncate(end);
+            self.words.push('…');
+        }
+        self
+    }
+
+    /// How many bytes it takes in a record, at most: words are one line, and each byte of them may have to be escaped.
+    fn bytes(&self, hash: &str) -> usize {
+        let Self { part, kind, namespace, name, gateway, version, how, words, .. } = self;
+        let texts = [hash, part, kind, namespace, name, gateway, version, how];
+        FRAME + texts.map(str::len).iter().sum::<usize>() + 2 * words.len()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// By which people name the verdict on what has this hash.
+pub fn id(hash: &str) -> &str {
+    hash.get(..DIGITS).unwrap_or(hash)
+}
+
+impl Verdicts {
+    /// Adds one, as far as there is room: the one that is unused for longest gives way.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn add(&mut self, hash: String, verdict: Verdict) -> Result<(), Full> {
+        if self.entries.contains_key(&hash) {
+            return Ok(());
+        }
+        let verdict = verdict.bounded();
+        let of_namespace = |other: &Verdict| other.namespace == verdict.namespace;
+        let of_gateway = |other: &Verdict| other.gateway == verdict.gateway;
+        self.make_room(MOST_OF_NAMESPACE, of_namespace)?;
+        self.make_room(MOST_OF_GATEWAY, of_gateway)?;
+        self.make_room(MOST, |_| true)?;
+        let bytes = |all: &Self| 128 + all.entries.iter().map(|(hash, verdict)| verdict.bytes(hash)).sum::<usize>();
+        while bytes(self) + verdict.bytes(&hash) > MAX_BYTES {
+            self.forget_unused(|_| true)?;
+        }
+        self.entries.insert(hash, verdict);
+        Ok(())
+    }
+
+    fn make_room(&mut self, most: usize, of: impl Fn(&Verdict) -> bool) -> Result<(), Full> {
+        while self.entries.values().filter(|verdict| of(verdict)).count() >= most {
+            self.forget_unused(&of)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the one that is unused for longest.
+    fn forget_unused(&mut self, of: impl Fn(&Verdict) -> bool) -> Result<(), Full> {
+        let unused = self.entries.iter().filter(|(_, verdict)| of(verdict));
+        let unused = unused.filter_map(|(hash, verdict)| Some((verdict.unused_since?, hash.clone())));
+        let (_, hash) = unused.min().ok_or(Full)?;
+        self.entries.remove(&hash);
+        Ok(())
+    }
+
+    /// What shall be stored where this is: with those that were found, as far as there is room. `used` are those that something
+    /// meets, where that is known: others are forgotten after a day.
+    pub fn with(&self, found: &BTreeMap<String, Verdict>, used: Option<&BTreeSet<String>>, now: Timestamp) -> Self {
+        let mut all = self.clone();
+        if let Some(used) = used {
+            for (hash, verdict) in &mut all.entries {
+                verdict.unused_since = if used.contains(hash) { None } else { verdict.unused_since.or(Some(now)) };
+            }
+            let is_old =
+                |verdict: &Verdict| verdict.unused_since.is_some_and(|since| now.duration_since(since) > UNUSED);
+            all.entries.retain(|_, verdict| !is_old(verdict));
+        }
+        for (hash, verdict) in found {
+            // What there is no room for is in force for as long as this process lives.
+            let _: Result<(), Full> = all.add(hash.clone(), verdict.clone());
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RecordKind, format};
+
+    fn verdict(namespace: &str, gateway: &str) -> Verdict {
+        Verdict {
+            part: "route".into(),
+            kind: "HTTPRoute".into(),
+            namespace: namespace.into(),
+            name: "r".into(),
+            gateway: gateway.into(),
+            version: "1.40.0".into(),
+            how: "words".into(),
+            words: "Envoy 1.40.0 refuses it: no".into(),
+            since: Timestamp::UNIX_EPOCH,
+            unused_since: None,
+        }
+    }
+
+    fn hash(number: usize) -> String {
+        format!("{number:032x}")
+    }
+
+    fn hours(hours: i64) -> Timestamp {
+        Timestamp::from_second(hours * 3600).expect("a time")
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let mut all = Verdicts::default();
+        assert_eq!(all.add(hash(1), verdict("a", "infra/edge")), Ok(()));
+        let written = format::write(RecordKind::Verdicts, &all);
+        assert_eq!(format::read(RecordKind::Verdicts, &written), Ok(all));
+        assert_eq!(verdict("a", "g").object().map(|object| object.to_string()), Some("HTTPRoute a/r".into()));
+    }
+
+    #[test]
+    fn one_namespace_and_one_gateway_fill_their_own_share_alone() {
+        let mut all = Verdicts::default();
+        for number in 0..MOST_OF_NAMESPACE {
+            assert_eq!(all.add(hash(number), verdict("a", "infra/edge")), Ok(()));
+        }
+        assert_eq!(all.add(hash(500), verdict("a", "infra/other")), Err(Full));
+        assert_eq!(all.add(hash(0), verdict("a", "infra/edge")), Ok(()), "it is there");
+        for number in MOST_OF_NAMESPACE..MOST_OF_GATEWAY {
+            let namespace = format!("n{}", number / MOST_OF_NAMESPACE);
+            assert_eq!(all.add(hash(number), verdict(&namespace, "infra/edge")), Ok(()));
+        }
+        assert_eq!(all.add(hash(5000), verdict("b", "infra/edge")), Err(Full));
+        assert_eq!(all.add(hash(5000), verdict("b", "infra/other")), Ok(()));
+    }
+
+    #[test]
+    fn the_record_has_as_many_bytes_as_a_store_takes_whatever_words_are() {
+        let mut all = Verdicts::default();
+        let wordy = |namespace: usize| Verdict { words: "ü".repeat(4096), ..verdict(&namespace.to_string(), "") };
+        let mut number = 0;
+        while all.add(hash(number), Verdict { gateway: (number / 900).to_string(), ..wordy(number) }).is_ok() {
+            number += 1;
+        }
+        assert!(number > 500, "{number}");
+        assert!(format::write(RecordKind::Verdicts, &all).len() <= MAX_BYTES);
+        let nothing_found = BTreeMap::new();
+        let all = all.with(&nothing_found, Some(&BTreeSet::new()), hours(1));
+        let found = BTreeMap::from([(hash(number), verdict("new", "new"))]);
+        let all = all.with(&found, None, hours(2));
+        assert!(all.entries.contains_key(&hash(number)), "what is unused gives way");
+    }
+
+    #[test]
+    fn what_nothing_meets_is_forgotten_after_a_day_and_what_something_meets_never() {
+        let mut all = Verdicts::default();
+        all.add(hash(1), verdict("a", "g")).expect("room");
+        all.add(hash(2), verdict("a", "g")).expect("room");
+        let (none, used) = (BTreeMap::new(), BTreeSet::from([hash(1)]));
+        let all = all.with(&none, Some(&used), hours(1));
+        assert_eq!(all.entries[&hash(2)].unused_since, Some(hours(1)));
+        assert_eq!(all.with(&none, Some(&used), hours(20)), all, "a look changes nothing");
+        assert_eq!(all.with(&none, None, hours(99)), all, "nor does anything, as long as nobody knows");
+        let again = all.with(&none, Some(&BTreeSet::from([hash(1), hash(2)])), hours(20));
+        assert_eq!(again.entries[&hash(2)].unused_since, None);
+        let all = all.with(&none, Some(&used), hours(26));
+        assert_eq!(all.entries.keys().collect::<Vec<_>>(), [&hash(1)]);
+    }
+}

@@ -1,0 +1,191 @@
+//! What a proxy refuses though all checks in process let it through: a real Envoy refuses it, another one finds who is to blame, and
+//! nobody else goes without what changed.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::{Portcullis, run};
+use portcullis_tests::process::envoy_binary;
+use portcullis_tests::wait::{TIMEOUT, eventually};
+use serde_json::Value;
+
+use crate::running::{Load, World, route};
+
+/// A route of two rules, the second of which a policy has say something more.
+fn mixed(said: &str, more: &str) -> (String, String) {
+    let (name, content) = route("r", &[("/sound", said), ("/bad", said)]);
+    let content = content.replace("{matches: [{path: {value: /bad}}]", "{name: bad, matches: [{path: {value: /bad}}]");
+    let target = "{group: gateway.networking.k8s.io, kind: HTTPRoute, name: r, sectionName: bad}";
+    let policy = format!(
+        "---\napiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {{name: more, namespace: infra}}\n\
+         spec: {{targetRefs: [{target}], headerModifiers: {{request: {{set: [{{name: x-more, value: '{more}'}}]}}}}}}\n"
+    );
+    (name, format!("{content}{policy}"))
+}
+
+/// What no check in process sees, in programs with debug assertions, and Envoy refuses.
+const UNSEEN: &str = "test.portcullis.dev/unchecked %NO_SUCH_COMMAND%";
+const ANOTHER: &str = "test.portcullis.dev/unchecked %NOR_THIS%";
+
+const NACKS: &str = "portcullis_xds_nacks_total{gateway=\"infra/gateway\",type=\"RouteConfiguration\"}";
+const FOUND: &str = "portcullis_nack_isolations_total{outcome=\"found\"}";
+const HELD: &str = "portcullis_quarantined_fragments";
+
+/// Standard, with an Envoy that finds out who is to blame, and a folder for records.
+fn flags(state: &Path) -> Result<Vec<String>> {
+    let envoy = envoy_binary()?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    Ok(vec!["--judge-with".to_owned(), text(&envoy), "--state".to_owned(), text(state)])
+}
+
+async fn counts(portcullis: &Portcullis, series: &str, wanted: f64) -> Result<()> {
+    eventually(TIMEOUT, async || {
+        let value = portcullis.metric(series).await?.unwrap_or_default();
+        ensure!((value - wanted).abs() < 0.5, "{series} is {value}, not {wanted}");
+        anyhow::Ok(())
+    })
+    .await
+    .with_context(|| portcullis.log_tail())
+}
+
+/// The Envoy route of a path, as it is sent.
+async fn row(portcullis: &Portcullis, path: &str) -> Result<Value> {
+    fn find(value: &Value, path: &str) -> Option<Value> {
+        match value {
+            Value::Object(fields) if fields.get("match").is_some_and(|it| it["pathSeparatedPrefix"] == path) => {
+                Some(value.clone())
+            }
+            Value::Object(fields) => fields.values().find_map(|value| find(value, path)),
+            Value::Array(all) => all.iter().find_map(|value| find(value, path)),
+            _ => None,
+        }
+    }
+    find(&portcullis.snapshot().await?["gateways"], path).with_context(|| format!("no route of {path}"))
+}
+
+async fn records(state: &Path, action: &[&str]) -> Result<String> {
+    run(&[&["records", "verdicts"], action, &["--state", &state.to_string_lossy()]].concat()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_proxy_refuses_is_found_and_replaced_alone_told_and_never_sent_again() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let world = World::new(&[mixed("1", "1"), route("other", &[("/other", "1")])]).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags(state.path())?).await?;
+    let bootstrap = portcullis.bootstrap("infra/gateway").await?;
+    let mut proxy = Envoy::start(&bootstrap).await?;
+    for path in ["/sound", "/bad", "/other"] {
+        world.answers(path, 200, "1", &portcullis).await?;
+    }
+    let load = [Load::start(&world.target(), "/other"), Load::start(&world.target(), "/sound")];
+    let before = row(&portcullis, "/other").await?;
+
+    let (name, broken) = mixed("2", UNSEEN);
+    portcullis.write(&name, &broken)?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/sound", 200, "2", &portcullis).await?;
+    world.answers("/other", 200, "1", &portcullis).await?;
+    ensure!(row(&portcullis, "/other").await? == before, "a route of somebody else is another one");
+    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(&portcullis, series, value).await?;
+    }
+    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
+    for words in ["spec.rules[1].matches[0]", "a proxy refused it (verdict ", "Envoy 1.40.0 refuses it: "] {
+        ensure!(status.contains(words), "no {words:?} in {status}");
+    }
+    // The proxy took what came then.
+    let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
+    ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
+
+    // Neither a new process nor a new proxy meets it.
+    let listed = records(state.path(), &[]).await?;
+    ensure!(listed.contains("HTTPRoute infra/r "), "{listed}");
+    portcullis.restart().await?;
+    counts(&portcullis, HELD, 1.0).await?;
+    let mut another = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/sound", 200, "2", &portcullis).await?;
+    portcullis.was_never_refused().await?;
+    another.check().await?;
+    drop(another);
+
+    // It changes, and is tried anew: to something else that is refused, and to what is sound.
+    let (name, broken) = mixed("3", ANOTHER);
+    portcullis.write(&name, &broken)?;
+    world.answers("/sound", 200, "3", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    counts(&portcullis, HELD, 2.0).await?;
+    let (name, mended) = mixed("4", "4");
+    portcullis.write(&name, &mended)?;
+    for path in ["/sound", "/bad"] {
+        world.answers(path, 200, "4", &portcullis).await?;
+    }
+    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
+    ensure!(!status.contains("a proxy refused it"), "{status}");
+
+    // One that is forgotten is tried again too, and found again.
+    let (name, broken) = mixed("5", ANOTHER);
+    portcullis.write(&name, &broken)?;
+    world.answers("/sound", 200, "5", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    let nacks = portcullis.metric(NACKS).await?.unwrap_or_default();
+    records(state.path(), &["forget", "all"]).await?;
+    eventually(TIMEOUT, async || {
+        let now = portcullis.metric(NACKS).await?.unwrap_or_default();
+        ensure!(now > nacks, "{now} refused, as before");
+        anyhow::Ok(())
+    })
+    .await
+    .with_context(|| portcullis.log_tail())?;
+    counts(&portcullis, HELD, 1.0).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/sound", 200, "5", &portcullis).await?;
+    for load in load {
+        load.finish().await.with_context(|| portcullis.log_tail())?;
+    }
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_has_nothing_yet_is_served_all_else() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let mut routes: Vec<_> =
+        (0..20).map(|number| route(&format!("r{number}"), &[(&format!("/{number}"), "1")])).collect();
+    routes.push(mixed("1", UNSEEN));
+    let world = World::new(&routes).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags(state.path())?).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    for number in 0..20 {
+        world.answers(&format!("/{number}"), 200, "1", &portcullis).await?;
+    }
+    world.answers("/sound", 200, "1", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(&portcullis, series, value).await?;
+    }
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_judge_it_is_told_and_proxies_go_on_with_what_they_have() -> Result<()> {
+    let world = World::new(&[mixed("1", "1")]).await?;
+    let mut portcullis = Portcullis::start(&world.files).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/bad", 200, "1", &portcullis).await?;
+    let (name, broken) = mixed("2", UNSEEN);
+    portcullis.write(&name, &broken)?;
+    counts(&portcullis, NACKS, 1.0).await?;
+    eventually(TIMEOUT, async || {
+        let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
+        ensure!(gateway.contains("Envoy refuses its configuration"), "{gateway}");
+        anyhow::Ok(())
+    })
+    .await?;
+    world.answers("/sound", 200, "1", &portcullis).await?;
+    counts(&portcullis, HELD, 0.0).await?;
+    portcullis.check()?;
+    proxy.check_alive()
+}
