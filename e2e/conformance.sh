@@ -13,7 +13,7 @@ class=${GATEWAY_CLASS:-portcullis}
 log=${LOG:-target/conformance.log}
 bin=.tools/kubernetes/bin
 every=GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP
-mkdir -p "$(dirname "$log")"
+mkdir -p target "$(dirname "$log")"
 
 if ! e2e/cluster.sh status >/dev/null 2>&1; then
     e2e/bootstrap.sh
