@@ -16,6 +16,8 @@ use crate::{
 /// A route without what its rules say. What changes with every change, such as `metadata.generation`, is not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
+    /// What tells it from a later route of its name; empty where nobody says.
+    pub uid: Arc<str>,
     /// When it was created, in seconds since 1970.
     pub created: i64,
     /// Its labels.

@@ -15,7 +15,7 @@ use ir::{
 
 use crate::tables::{
     edition::Source,
-    input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_kind},
+    input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_id, object_kind},
     policy::{
         ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting, ListenerTargeting,
         PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
@@ -204,22 +204,57 @@ pub(crate) fn source_of(scope: &Scope<'_>, edition: Option<&Edition>, id: Object
 }
 
 /// The policies that name a target or select it by its labels, in the order in which they count. With those of an edition
-/// count those as they are that are never kept.
+/// count those as they are that are never kept: first those that hold for the route as it is now, then those that hold for it as
+/// it was, since what its owner takes away from it waits.
 fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
     S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
 {
     let mut ranks = found::<T, S>(scope, target, labels);
+    let mut as_it_was = Vec::new();
     if target.edition.is_some() {
         ranks.retain(|rank| !is_global(scope, &rank.policy()));
-        let now = found::<T, S>(scope, &Target { edition: None, ..target.clone() }, labels);
-        ranks.extend(now.into_iter().filter(|rank| is_global(scope, &rank.policy())));
+        ranks.extend(of_platform::<T, S>(scope, target));
+        as_it_was = found::<T, S>(scope, &Target { edition: None, ..target.clone() }, labels);
+        as_it_was.retain(|rank| is_global(scope, &rank.policy()) && !ranks.contains(rank));
     }
-    ranks.sort_unstable();
-    ranks.dedup();
+    for ranks in [&mut ranks, &mut as_it_was] {
+        ranks.sort_unstable();
+        ranks.dedup();
+    }
+    ranks.extend(as_it_was);
     let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
     (!policies.is_empty()).then_some(policies)
+}
+
+/// The ranks of those of the namespace whose policies hold everywhere that hold for a route, or a section of it, as it is now;
+/// none where it is no more.
+fn of_platform<T, S>(scope: &Scope<'_>, target: &Target) -> Vec<Rank>
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
+    let now = RouteId::of(&target.object).and_then(|route| scope.get::<RouteHead>(&route));
+    let Some(now) = now else { return Vec::new() };
+    let mut ranks = found::<T, S>(scope, &Target { edition: None, ..target.clone() }, &now.labels);
+    ranks.retain(|rank| is_global(scope, &rank.policy()));
+    ranks
+}
+
+/// A name of a rule of a route as it is now by which a policy of the namespace whose policies hold everywhere means it, and that
+/// the route in an edition does not have: nobody knows which of the rules there that was, unless it still has a name of its own.
+pub(crate) fn rule_of_platform(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>) -> Option<Arc<str>> {
+    route.edition.as_ref()?;
+    global_namespace(scope)?;
+    let (kept, now) = (scope.get::<RouteHead>(route)?, scope.get::<RouteHead>(&route.live())?);
+    if rule.is_some_and(|rule| now.rule_names().any(|name| name == rule)) {
+        return None;
+    }
+    let new = now.rule_names().filter(|name| !kept.rule_names().any(|kept| kept == *name));
+    let target = |name: &Arc<str>| Target { object: object_id(route), section: Some(name.clone()), edition: None };
+    let mut meant = new.filter(|name| !of_platform::<Targeting, Selecting>(scope, &target(name)).is_empty());
+    meant.next().cloned()
 }
 
 /// The ranks of those that are of the edition that is meant, or as they are.

@@ -119,6 +119,10 @@ impl Derived for BucketRow {
 pub(crate) struct Child {
     /// The parents that it names.
     pub(crate) parents: Box<[ParentRef]>,
+    /// Its value of the label by which parents select.
+    pub(crate) label: Option<Box<str>>,
+    /// What tells it from a later route of its name; empty where nobody says.
+    pub(crate) uid: Arc<str>,
 }
 
 impl Lookup for ChildHead {
@@ -133,5 +137,6 @@ impl Lookup for ChildHead {
 }
 
 fn head(scope: &Scope<'_>, route: &RouteId) -> Option<Child> {
-    Some(Child { parents: scope.get::<RouteHead>(route)?.parents.clone() })
+    let head = scope.get::<RouteHead>(route)?;
+    Some(Child { parents: head.parents.clone(), label: head.labels.get(LABEL).cloned(), uid: head.uid.clone() })
 }

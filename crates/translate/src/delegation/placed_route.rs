@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteId,
-    delegation::{PlacedMatch, SortMethod},
+    delegation::{Children, PlacedMatch, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
     settings::Consent,
@@ -13,7 +13,7 @@ use ir::{
 
 use super::{
     contain::Inner,
-    index::ChildHead,
+    index::{Child, ChildHead},
     inherit::{join, joinable},
     policy::terms,
     select::consents,
@@ -247,9 +247,17 @@ fn withdrawn(scope: &Scope<'_>, chain: &Chain, above: &Delegation) -> Option<Fau
     let child = chain.route();
     child.edition.as_ref()?;
     let parent = chain.above()?.0.route().live();
-    let Some(now) = scope.get::<ChildHead>(&child.live()) else {
-        return Some(Fault::new(Reason::BackendNotFound, "it is deleted, and the tree that is kept has it still"));
-    };
+    let deleted = || Some(Fault::new(Reason::BackendNotFound, "it is deleted, and the tree that is kept has it still"));
+    let Some(now) = scope.get::<ChildHead>(&child.live()) else { return deleted() };
+    let kept = scope.get::<ChildHead>(child)?;
+    if !now.uid.is_empty() && !kept.uid.is_empty() && now.uid != kept.uid {
+        return deleted();
+    }
+    if !is_meant(above, child, &now) {
+        let message =
+            "it has no longer the label by which its parent selected it, and the tree that is kept has it still";
+        return Some(Fault::new(Reason::RefNotPermitted, message));
+    }
     let asks = now.parents.is_empty() && child.namespace() != parent.namespace();
     let anybody = scope.get::<Config>(&())?.delegation.consent == Consent::Any;
     if (asks && !anybody) || !consents(&now.parents, child.namespace(), &parent, above.rule_name.as_deref()) {
@@ -257,6 +265,18 @@ fn withdrawn(scope: &Scope<'_>, chain: &Chain, above: &Delegation) -> Option<Fau
         return Some(Fault::new(Reason::RefNotPermitted, message));
     }
     None
+}
+
+/// Whether a reference of a rule means a child of an edition, by the labels that it has now.
+fn is_meant(above: &Delegation, child: &RouteId, now: &Child) -> bool {
+    above.children.iter().any(|(_, children)| match children {
+        Children::Named(named) => named == child,
+        Children::InNamespace(namespace) => namespace == child.namespace(),
+        Children::Labelled(label, namespace) => {
+            now.label.as_deref() == Some(&**label)
+                && namespace.as_ref().is_none_or(|namespace| namespace == child.namespace())
+        }
+    })
 }
 
 /// Why a child does nothing of what it says.

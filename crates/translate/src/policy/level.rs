@@ -16,7 +16,7 @@ use crate::{
         input::object_id,
         policy::{PoliciesOf, PolicyRow, Rank, Target, Why},
     },
-    target::source_of,
+    target::{rule_of_platform, source_of},
 };
 
 /// A unit with the policy that supplies it.
@@ -144,6 +144,13 @@ impl Level {
         if let Some(rule) = rule {
             let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
             level.add(scope, Closeness::Rule, of_rule.iter().flat_map(|list| list.iter().cloned()));
+        }
+        if let Some(name) = rule_of_platform(scope, route, rule) {
+            let message = format!(
+                "a policy that holds everywhere means the rule {name:?}, which the tree that is kept does not have: nobody knows \
+                 which of its rules that is"
+            );
+            level.broken.get_or_insert(Broken { field: None, message });
         }
         let of_route = scope.get::<PoliciesOf>(&target(None));
         level.add(scope, Closeness::Whole, of_route.iter().flat_map(|list| list.iter().cloned()));

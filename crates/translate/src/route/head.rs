@@ -33,6 +33,7 @@ pub(super) fn read(written: Written<'_>, rules: impl Iterator<Item = RuleHead>) 
         }
     }
     Head {
+        uid: metadata.uid.clone(),
         created: metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
         labels: metadata.labels.clone(),
         annotations: annotations::read(metadata),

@@ -398,6 +398,108 @@ fn policies_of_the_platform_and_of_gateways_are_never_kept() {
     assert_eq!(keeper.routes(), GOOD);
 }
 
+/// A policy of the platform that guards what it selects.
+fn of_platform(selector: Value) -> Value {
+    let selector = with(json!({"group": GROUP, "kind": "HTTPRoute"}), selector);
+    let guard = json!({"basicAuth": {"users": [USERS]}});
+    let mut policy = policy("TrafficPolicy", "all", with(json!({"targetSelectors": [selector]}), guard));
+    policy["metadata"]["namespace"] = json!("platform");
+    policy
+}
+
+fn of_team(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({"team": "a"});
+    object
+}
+
+fn is_guarded(keeper: &Keeper) -> bool {
+    let config = keeper.scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80");
+    config.expect("routes").to_string().contains("alice")
+}
+
+#[test]
+fn a_policy_of_the_platform_holds_for_the_labels_that_a_route_has_now_and_for_those_that_it_had() {
+    let [root, one, two, policy] = tree();
+    let mut keeper = Keeper::new([root, one.clone(), two, policy, of_platform(json!({"matchLabels": {"team": "a"}}))]);
+    assert!(!is_guarded(&keeper));
+    keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
+    keeper.put(of_team(one.clone()));
+    assert!(is_guarded(&keeper), "the tree is broken, and the route has the label now");
+    keeper.put(child_of("two", json!([forward("/a/two")])));
+    assert!(is_guarded(&keeper));
+    keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
+    keeper.put(one);
+    assert!(is_guarded(&keeper), "what its owner takes away waits");
+    keeper.remove(of_platform(json!({"matchLabels": {}})));
+    assert!(!is_guarded(&keeper), "what the platform takes away does not");
+    assert_eq!(keeper.routes(), GOOD);
+}
+
+#[test]
+fn a_rule_that_a_policy_of_the_platform_means_by_a_name_of_which_nobody_knows_answers_500() {
+    let named = |name: &str| {
+        let mut rule = forward("/a/one");
+        rule["name"] = json!(name);
+        of_team(child_of("one", json!([rule])))
+    };
+    let of_rule = |name: &str| of_platform(json!({"matchLabels": {"team": "a"}, "sectionName": name}));
+    let [root, one, two, policy] = tree();
+    let mut keeper = Keeper::new([root, of_team(one.clone()), two, policy, of_rule("login")]);
+    let closed = ["one.0.0 /a/one 500", "two.0.0 /a/two"];
+    keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
+    assert_eq!(keeper.routes(), GOOD);
+    keeper.put(named("login"));
+    assert_eq!(keeper.routes(), closed, "it may be the rule that had no name");
+    keeper.put(named("other"));
+    assert_eq!(keeper.routes(), GOOD);
+    keeper.put(of_rule("other"));
+    assert_eq!(keeper.routes(), closed);
+    keeper.put(child_of("two", json!([forward("/a/two")])));
+    assert_eq!(keeper.routes(), GOOD);
+    assert!(is_guarded(&keeper));
+    // A rule that still has a name of its own is no other.
+    keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
+    let mut both = named("other");
+    let mut new = forward("/a/one/more");
+    new["name"] = json!("login");
+    both["spec"]["rules"].as_array_mut().expect("rules").push(new);
+    keeper.put(both);
+    keeper.put(of_rule("login"));
+    assert_eq!(keeper.routes(), GOOD);
+}
+
+#[test]
+fn a_child_that_loses_the_label_by_which_it_was_selected_answers_500_at_once() {
+    let [_, one, two, policy] = tree();
+    let root = route("root", json!({"rules": [super::delegation::to_label("/a", "shop")]}));
+    let labelled = |child: Value| super::delegation::labelled(child, "shop");
+    let mut keeper = Keeper::new([root, labelled(one.clone()), labelled(two), policy]);
+    assert_eq!(keeper.routes(), GOOD);
+    keeper.put(labelled(child_of("two", json!([to_backend("/a/two", "nobody")]))));
+    assert_eq!(keeper.routes(), GOOD);
+    keeper.put(one.clone());
+    assert_eq!(keeper.routes(), ["one.0.0 /a/one 500", "two.0.0 /a/two"]);
+    keeper.put(labelled(one));
+    assert_eq!(keeper.routes(), GOOD);
+}
+
+#[test]
+fn a_child_that_was_deleted_and_made_anew_is_another_one() {
+    let with_uid = |uid: &str| {
+        let mut child = child_of("one", json!([forward("/a/one")]));
+        child["metadata"]["uid"] = json!(uid);
+        child
+    };
+    let [root, _, two, policy] = tree();
+    let mut keeper = Keeper::new([root, with_uid("first"), two, policy]);
+    keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
+    assert_eq!(keeper.routes(), GOOD);
+    keeper.put(with_uid("second"));
+    assert_eq!(keeper.routes(), ["one.0.0 /a/one 500", "two.0.0 /a/two"]);
+    keeper.put(child_of("two", json!([forward("/a/two")])));
+    assert_eq!(keeper.routes(), GOOD);
+}
+
 #[test]
 fn a_child_that_is_shared_is_frozen_under_one_root_alone() {
     let other = route("other", json!({"rules": [to("/a", &["one"])], "hostnames": ["other.example.com"]}));

@@ -13,7 +13,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{GROUP, USERS, asking, on, to_backend};
+use super::{GROUP, USERS, asking, of_platform, on, to_backend};
 use crate::{
     Change, Edition, Translator, Wish,
     tests::{
@@ -27,6 +27,7 @@ use crate::{
 fn freezing_settings() -> Settings {
     let mut settings = settings();
     settings.freeze.enabled = true;
+    settings.policies.global_namespace = "platform".into();
     settings
 }
 
@@ -168,8 +169,14 @@ fn part() -> BoxedStrategy<Value> {
         }
         policy
     });
+    let selectors = select(vec![
+        json!({"matchLabels": {"delegation.kgateway.dev/label": "v"}}),
+        json!({"matchLabels": {}, "sectionName": "named"}),
+    ]);
+    let of_platform = selectors.prop_map(of_platform);
     let around = select(vec![service("s"), service("t"), opaque("users", json!({".htpasswd": USERS}))]);
-    prop_oneof![6 => children, 2 => root, 1 => Just(other), 3 => policies, 3 => traffic, 1 => around].boxed()
+    prop_oneof![6 => children, 2 => root, 1 => Just(other), 3 => policies, 3 => traffic, 1 => of_platform, 1 => around]
+        .boxed()
 }
 
 /// Objects that are put, or removed, together.
@@ -244,7 +251,9 @@ proptest! {
         let mut kept = BTreeMap::new();
         let mut frozen = fresh(freezing_settings(), objects.values(), &kept);
         keep(&mut frozen, &mut kept, |_| true);
-        let live = fresh(settings(), objects.values(), &BTreeMap::new());
+        let mut off = freezing_settings();
+        off.freeze.enabled = false;
+        let live = fresh(off, objects.values(), &BTreeMap::new());
         prop_assert_eq!(frozen.resources(), live.resources(), "{} are kept", kept.len());
     }
 
