@@ -94,7 +94,7 @@ fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
         ("portcullis", "delegation.consent=Anybody", "/delegation/consent"),
         ("portcullis", "delegation.maxDepth=65", "/delegation/maxDepth"),
         ("portcullis", "gatewayParameters.trust=Anybody", "/gatewayParameters/trust"),
-        ("portcullis", "freeze.enabled=true", "/freeze/enabled"),
+        ("portcullis", "freeze.enabled=1", "/freeze/enabled"),
         ("portcullis", "validation.level=Severe", "/validation/level"),
         ("portcullis", "validation.timeout=soon", "/validation/timeout"),
         ("portcullis", "validation.judge.image=envoy", "image"),

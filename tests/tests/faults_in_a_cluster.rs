@@ -5,6 +5,8 @@
 mod ads;
 #[path = "faults_in_a_cluster/confined.rs"]
 mod confined;
+#[path = "faults_in_a_cluster/freeze.rs"]
+mod freeze;
 #[path = "faults_in_a_cluster/input.rs"]
 mod input;
 #[path = "faults_in_a_cluster/judged.rs"]

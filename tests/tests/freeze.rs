@@ -48,7 +48,9 @@ impl Place {
     }
 
     fn heads(&self) -> usize {
-        std::fs::read_dir(self.state().join("edition")).map_or(0, Iterator::count)
+        let is_head = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("edition-");
+        let files = std::fs::read_dir(self.state().join("edition")).into_iter().flatten().flatten();
+        files.filter(|file| is_head(&file.file_name())).count()
     }
 }
 

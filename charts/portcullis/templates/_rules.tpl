@@ -109,14 +109,21 @@
 {{- if not .Values.xds.certificateSecret }}
 # And the authority that proxies trust: made by the leader, rotated, read by all replicas.
 {{- end }}
-# And records, which outlive a process: objects that are set aside because Portcullis fails on them, and what proxies refused.
+# And records, which outlive a process: objects that are set aside because Portcullis fails on them, what proxies refused, and since
+# when trees of routes are kept.
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [portcullis-logins, portcullis-quarantine, portcullis-verdicts{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
+  resourceNames: [portcullis-logins, portcullis-quarantine, portcullis-verdicts, portcullis-editions{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
   verbs: [get, update]
 # Records are found by their label, and somebody may delete one. A right to list or to create cannot be confined to names; it
 # reaches no further than this namespace, and changes nothing that is there.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [list, watch, create]
+{{- if .Values.freeze.enabled }}
+# What is kept of trees of routes is in Secrets whose names nobody knows before.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, update, delete]
+{{- end }}
 {{- end -}}

@@ -1,13 +1,13 @@
 //! Records as Secrets in the controller's namespace, which have the label `portcullis.dev/record: KIND`.
 //!
 //! It takes the rights to list, watch and create Secrets there, and to get and update those that are records; to delete them, what
-//! only people do.
+//! only people do, and whoever keeps editions, which come and go by names that nobody knows before.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use records::{RecordKind, Store, StoreError, Stored, store::MAX_BYTES};
@@ -94,6 +94,19 @@ impl Store for Secrets {
         let labelled = ListParams::default().labels(&format!("{LABEL}={kind}"));
         let secrets = self.api.list(&labelled).await.map_err(told)?;
         Ok(secrets.items.iter().filter_map(stored).collect())
+    }
+
+    async fn get(&self, kind: RecordKind, name: &str) -> Result<Option<Stored>, StoreError> {
+        let secret = self.api.get_opt(name).await.map_err(told)?;
+        let is_labelled = |secret: &Secret| secret.labels().get(LABEL).is_some_and(|label| label == kind.as_str());
+        Ok(secret.filter(is_labelled).as_ref().and_then(stored))
+    }
+
+    async fn stamps(&self, kind: RecordKind) -> Result<BTreeMap<String, String>, StoreError> {
+        let labelled = ListParams::default().labels(&format!("{LABEL}={kind}"));
+        let all = self.api.list_metadata(&labelled).await.map_err(told)?;
+        let stamp = |metadata: ObjectMeta| Some((metadata.name?, metadata.resource_version.unwrap_or_default()));
+        Ok(all.items.into_iter().filter_map(|secret| stamp(secret.metadata)).collect())
     }
 
     async fn replace(

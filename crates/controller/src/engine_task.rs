@@ -23,17 +23,23 @@ mod publisher;
 mod strict;
 mod verdicts;
 
-use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+    pin::pin,
+    sync::Arc,
+    time::Instant,
+};
 
 use api::{Kind, ObjectId};
 use futures::{Stream, StreamExt, executor::block_on};
-use ir::{NsName, Settings};
+use ir::{NsName, RouteId, Settings};
 use records::Quarantine;
 use tokio::sync::{mpsc, watch};
-use translate::{Deploying, LoginSeed, strict::Bounds};
+use translate::{Deploying, LoginSeed, object_id, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
-pub use freeze::{EditionEvent, StoredEdition, Wanted, Wants};
+pub use freeze::{EditionEvent, Outcome, ReadEdition, StoredEdition, Wanted, WantedEdition, Wants};
 pub use handle::{Aside, EngineHandle, Event, Question, Refusals, Stopped, StoredRecord, Storing, View, channel};
 pub use isolation::{Isolated, Suspects, isolate};
 pub use ports::{HostPorts, PortCheck, ThisHost};
@@ -45,7 +51,7 @@ use crate::{
     metrics::{Metrics, OutcomeLabel, SourceLabel},
 };
 use diagnostics::Diagnostics;
-use freeze::Freezer;
+use freeze::{Freezer, Known};
 use isolation::Isolation;
 use proxies::Proxies;
 use publisher::Publisher;
@@ -67,6 +73,8 @@ pub struct EngineTask {
     guarded: Guarded,
     /// How many objects of files came: those that came later are younger.
     files_version: u64,
+    /// How many files cannot be read.
+    broken_files: usize,
     /// What shall be stored of objects that are set aside.
     aside: watch::Sender<Storing<Aside>>,
     source: Source,
@@ -102,6 +110,7 @@ impl EngineTask {
             guarded: Guarded::new(settings),
             awaits_editions: false,
             files_version: 0,
+            broken_files: 0,
             aside: watch::Sender::default(),
             proxies: Proxies::new(metrics.clone()),
             diagnostics: Diagnostics::new(metrics.clone()),
@@ -268,6 +277,7 @@ impl EngineTask {
                 }
                 self.diagnostics.count_file_problems(&now);
                 *problems = Some(now);
+                self.broken_files = broken_files;
                 self.metrics.files.set(i64::try_from(files).unwrap_or(i64::MAX));
                 self.metrics.files_broken.set(i64::try_from(broken_files).unwrap_or(i64::MAX));
             }
@@ -289,7 +299,7 @@ impl EngineTask {
             }
             (Event::Isolated(isolated), _) => self.take_isolated(isolated),
             (Event::Edition(event), _) => {
-                self.awaits_editions = false;
+                self.awaits_editions &= !matches!(event, EditionEvent::Stored(_));
                 if let Some(freezer) = &mut self.freezer {
                     freezer.take(event, &mut self.guarded, &self.metrics);
                 }
@@ -371,6 +381,25 @@ impl EngineTask {
         self.count_unreadable();
     }
 
+    /// Looks at what changed of trees that are kept. Whether that has to be settled.
+    fn keep_trees(&mut self) -> bool {
+        let Some(freezer) = &mut self.freezer else { return false };
+        let (broken_files, undecodable) = match &self.source {
+            Source::Files(_) => (self.broken_files, None),
+            Source::Cluster(cluster) => (0, Some(cluster.undecodable())),
+        };
+        let decides = |object: &ObjectId, root: &RouteId| match object.kind {
+            Kind::HttpRoute => *object == object_id(root),
+            Kind::DelegationPolicy => object.namespace == *root.namespace(),
+            _ => false,
+        };
+        let of = |root: &RouteId| {
+            broken_files == 0 && !undecodable.into_iter().flatten().any(|(object, _)| decides(object, root))
+        };
+        let all = broken_files == 0 && undecodable.is_none_or(BTreeMap::is_empty);
+        freezer.look(&mut self.guarded, &Known { all, of: &of })
+    }
+
     fn settle(&mut self, loaded: bool) {
         let mut statuses = BTreeSet::new();
         loop {
@@ -384,7 +413,7 @@ impl EngineTask {
             // What is made of a part of what there is is neither judged nor cleared: a route may be there before its policies are.
             let strict = self.strict.as_mut().filter(|_| loaded);
             let again = strict.is_some_and(|strict| strict.pass(self.guarded.translator_mut()));
-            let again = again | self.freezer.as_mut().filter(|_| loaded).is_some_and(|it| it.look(&mut self.guarded));
+            let again = again | (loaded && self.keep_trees());
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.

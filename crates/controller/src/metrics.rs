@@ -203,9 +203,12 @@ metrics! {
         => "nack_isolation_seconds", "Time until it was known who is to blame for what a proxy refused";
     frozen_trees: Family<ReasonLabel, Gauge>
         => "frozen_trees", "Trees of routes that are served as they were before, by reason";
+    withheld_changes: Gauge
+        => "withheld_changes", "Routes whose change is not served yet, since their tree is served as it was before";
     edition_commits: Family<OutcomeLabel, Counter>
         => "edition_commits", "Versions of trees that were to be stored, by what came of it";
     edition_bytes: Gauge => "edition_bytes", "Bytes of what is kept of trees of routes";
+    unreadable_editions: Gauge => "editions_unreadable", "Records of what is kept of trees that cannot be read";
     validation_seconds: Histogram = Histogram::new(exponential_buckets(0.005, 3.0, 9))
         => "validation_seconds", "Time in which Envoy judged a batch, and who is to blame was found";
     validation_batches: Family<OutcomeLabel, Counter> => "validation_batches", "Batches that Envoy judged, by what came of it";

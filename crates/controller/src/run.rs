@@ -27,6 +27,7 @@ use translate::{LoginSeed, strict::Bounds};
 
 use self::{
     cluster::ClusterSetup,
+    editions::{KeepingTrees, Manners},
     judging::Judging,
     records::Keeping,
     servers::{ConnectionLimits, Listeners, finish},
@@ -209,9 +210,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if cluster.is_some() || folder.is_some() {
         task = task.with_records();
     }
-    if let Some(folder) = &folder {
-        task = keeping(task, folder, freeze, &mut events).await?;
-    }
+    let (task, mut trees) = keeping_trees(task, freeze, folder.as_ref(), cluster.is_some(), &mut events).await?;
     let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 
     let certificate = cluster.as_ref().map(ClusterSetup::certificate);
@@ -231,6 +230,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     }
     // Of files there is one process.
     let (_leads, leading) = watch::channel(true);
+    if let Some((folder, trees)) = folder.as_ref().zip(trees.take_if(|_| cluster.is_none())) {
+        trees.start(folder.clone(), Manners::FOLDER, &leading);
+    }
     let of_cluster = keep_in(folder, keeping_records, &leading);
     let following = match folders {
         None => None,
@@ -238,7 +240,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let (stop_proxies, proxies_stop) = watch::channel(false);
     let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let mut cluster = cluster.zip(of_cluster).map(|(cluster, records)| cluster.start(records));
+    let mut cluster = cluster.zip(of_cluster).map(|(cluster, records)| cluster.start(records, trees));
 
     let cluster_ended = async {
         match &mut cluster {
@@ -293,24 +295,26 @@ fn keep_in(folder: Option<Folder>, records: Keeping, leading: &watch::Receiver<b
     None
 }
 
-/// Has trees be kept in a folder, if that is to be.
-async fn keeping(
+/// Has trees be kept, if that is to be and something outlives the process.
+async fn keeping_trees(
     task: EngineTask,
-    folder: &Folder,
     freeze: Freeze,
+    folder: Option<&Folder>,
+    is_cluster: bool,
     events: &mut SelectAll<BoxStream<'static, Event>>,
-) -> Result<EngineTask, RunError> {
-    if !freeze.enabled {
+) -> Result<(EngineTask, Option<KeepingTrees>), RunError> {
+    if freeze.enabled && (is_cluster || folder.is_some()) {
+        let (task, wants) = task.keeping(freeze);
+        let (told, of_editions) = mpsc::channel(16);
+        events.push(ReceiverStream::new(of_editions).map(Event::Edition).boxed());
+        return Ok((task, Some(KeepingTrees { wants, told })));
+    }
+    if let Some(folder) = folder {
         // Nobody sees to it that what is kept stays what it was, so it is not to be served when somebody does again.
         let ended = editions::end_all(folder).await;
         ended.map_err(|error| RunError::Editions { path: folder.path().to_owned(), why: error.to_string() })?;
-        return Ok(task);
     }
-    let (task, wants) = task.keeping(freeze);
-    let (told, of_editions) = mpsc::channel(16);
-    events.push(ReceiverStream::new(of_editions).map(Event::Edition).boxed());
-    tokio::spawn(editions::keep(folder.clone(), wants, told));
-    Ok(task)
+    Ok((task, None))
 }
 
 fn xds_config(

@@ -39,6 +39,8 @@ reasons! {
     Attached,
     /// A Service, one of its ports, or a route to delegate to does not exist.
     BackendNotFound,
+    /// A change of a route is not served yet, since the tree in which it stands is kept.
+    ChangeWithheld,
     /// A tree of routes is not stored yet as it is.
     CommitPending,
     /// A tree of routes is served and kept as it is.

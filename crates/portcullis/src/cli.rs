@@ -187,10 +187,11 @@ pub(crate) struct ConfigDump {
 
 #[derive(Debug, Args)]
 pub(crate) struct Records {
-    /// Of which kind: quarantine, the objects that are set aside because Portcullis fails on them, or verdicts, what proxies refused.
+    /// Of which kind: quarantine, the objects that are set aside because Portcullis fails on them, verdicts, what proxies refused, or
+    /// editions, what is kept of trees of routes.
     #[arg(value_enum, value_name = "KIND")]
     pub(crate) kind: RecordsKind,
-    /// What to do with one: show, or forget, so that what it is about is tried again; else all are listed.
+    /// What to do with one: show, or forget, so that what it is about is tried again, or its tree kept anew; else all are listed.
     #[arg(value_enum, value_name = "ACTION", requires = "id")]
     pub(crate) action: Option<RecordsAction>,
     /// The one, as it is listed. `forget all` also forgets what cannot be read.
@@ -224,6 +225,8 @@ pub(crate) enum RecordsKind {
     Quarantine,
     /// What proxies refused.
     Verdicts,
+    /// What is kept of trees of routes.
+    Editions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -22,7 +22,6 @@ use ir::settings::ValidationLevel;
 use crate::{
     cli::{self, CheckFormat, Format},
     logging,
-    settings::not_of_a_cluster,
     source::{self, Loaded, on_this_host},
 };
 
@@ -39,7 +38,6 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
-            not_of_a_cluster(&settings)?;
             settings = cluster_snapshot::in_cluster(settings);
             (Source::Cluster(Box::new(args.cluster.options().await?)), Bind::Tcp(([0, 0, 0, 0], 9977).into()))
         } else {

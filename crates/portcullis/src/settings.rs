@@ -266,7 +266,7 @@ settings! {
     validation_when_unavailable: WhenUnavailable => validation.when_unavailable, "validation.whenUnavailable",
         "PORTCULLIS_VALIDATION_WHEN_UNAVAILABLE", "WHAT", "Standard", when_unavailable;
     /// Whether `failureMode: FreezeConfig` of DelegationPolicies is heard: a tree of routes keeps its last good version. If not, it is
-    /// refused, as it is in a cluster and with `validation.level: Strict`, where this cannot be set yet.
+    /// refused, as it is with `validation.level: Strict`, where this cannot be set yet.
     freeze_enabled: bool => freeze.enabled, "freeze.enabled", "PORTCULLIS_FREEZE_ENABLED", "BOOL", "false", switch;
     /// Bytes that the version of one tree may have as it is stored.
     freeze_max_tree_bytes: u64 => freeze.max_tree_bytes, "freeze.maxTreeBytes", "PORTCULLIS_FREEZE_MAX_TREE_BYTES", "BYTES",
@@ -313,16 +313,16 @@ pub(crate) fn apart_from_freeze(settings: &Settings, is_strict: bool) -> anyhow:
     Ok(())
 }
 
-/// Refuses what is not supported for a cluster.
+/// Refuses what cannot be told of a cluster by its objects alone.
 ///
 /// # Errors
 ///
 /// It is asked for.
-pub(crate) fn not_of_a_cluster(settings: &Settings) -> anyhow::Result<()> {
+pub(crate) fn by_objects_alone(settings: &Settings) -> anyhow::Result<()> {
     anyhow::ensure!(
         !settings.freeze.enabled,
-        "freeze.enabled is true: trees that keep their last good version are not supported in a cluster yet, but with files alone \
-         (--files); leave it out"
+        "freeze.enabled is true, so what is served of a tree may be the version of it that is kept, which only a controller knows: \
+         ask one (--from controller), or leave freeze.enabled out to see the trees as they are"
     );
     Ok(())
 }

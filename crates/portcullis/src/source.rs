@@ -20,7 +20,7 @@ pub(crate) use controller::Controller;
 
 use crate::{
     cli::{FileArgs, From, SourceArgs},
-    settings::{SettingsArgs, apart_from_freeze, not_of_a_cluster},
+    settings::{SettingsArgs, apart_from_freeze, by_objects_alone},
 };
 
 /// What answers, and the cluster if one is at hand.
@@ -204,7 +204,7 @@ async fn snapshot(
     partial: bool,
 ) -> anyhow::Result<ClusterSnapshot> {
     let settings = settings.settings()?;
-    not_of_a_cluster(&settings)?;
+    by_objects_alone(&settings)?;
     let read = cluster_snapshot::read(config, settings, request_timeout).await;
     let snapshot = read.map_err(|error| {
         let remedy = match &error {

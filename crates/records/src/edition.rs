@@ -3,10 +3,13 @@
 //! An edition has a head, which says of which root it is and what it consists of, and its objects as manifests: in the head where
 //! they are few, else in parts. A part is named by what is in it, and never changes: who writes an edition writes the parts that are
 //! new, and then the head, by which the edition is what is kept, all of it at once. Whoever reads a head finds the parts of it.
+//!
+//! Heads hold as long as the [`Epoch`] in which they were written. Whoever serves without keeping anything begins another one,
+//! without having to know or to remove what was kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use api::{Object, ObjectId};
+use api::{Kind, Object, ObjectId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +22,8 @@ use crate::{
 
 /// Up to so many bytes of objects stand in the head.
 const IN_HEAD: usize = 64 * 1024;
+/// The name of the record of the epoch. It is of the kind of heads, so that whoever watches these learns of it.
+pub const EPOCH: &str = "portcullis-editions";
 /// Over so many parts objects are spread by their names, so that one that changes writes its part alone.
 const PARTS: u64 = 64;
 
@@ -35,6 +40,12 @@ pub struct Head {
     pub uid: String,
     /// The hash of all manifests: the name of the edition.
     pub hash: String,
+    /// The name of the edition in whose place it was written; none where there was none that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The epoch in which it was written.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub epoch: String,
     /// The release that wrote it.
     pub release: String,
     /// When it was written.
@@ -45,6 +56,20 @@ pub struct Head {
     /// The parts that have them, if they do not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
+}
+
+/// A time in which what was kept was seen to, from the first edition on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Tells it from others.
+    pub epoch: String,
+}
+
+impl Epoch {
+    /// One that begins now.
+    pub fn begin(now: Timestamp) -> Self {
+        Self { epoch: now.as_nanosecond().to_string() }
+    }
 }
 
 /// Objects of an edition.
@@ -78,6 +103,12 @@ pub enum EditionError {
     /// A part is not there.
     #[error("its part {0} is not there")]
     Missing(String),
+    /// Another root's stands in its place.
+    #[error("it is of {0}/{1}, whose record has another name")]
+    OfAnother(String, String),
+    /// It has not the root.
+    #[error("its root is not among its objects")]
+    Rootless,
     /// It is not what was written.
     #[error("its objects are not those that were written: their hash is {0}")]
     Changed(String),
@@ -88,16 +119,22 @@ pub enum EditionError {
 
 /// The name of the record that has the head of a root's edition.
 pub fn head_name(namespace: &str, name: &str) -> String {
-    format!("edition-{}", root_hash(namespace, name))
+    format!("edition-{}", &blake3::hash(format!("{namespace}/{name}").as_bytes()).to_hex()[..20])
 }
 
-fn root_hash(namespace: &str, name: &str) -> String {
-    blake3::hash(format!("{namespace}/{name}").as_bytes()).to_hex()[..20].to_owned()
+/// The name of a part of the edition whose head has the name `head`.
+fn part_name(head: &str, data: &[u8]) -> String {
+    format!("{head}-{}", &blake3::hash(data).to_hex()[..32])
 }
 
-/// Whether a part belongs to a root.
-pub fn is_part_of(part: &str, namespace: &str, name: &str) -> bool {
-    part.strip_prefix("part-").is_some_and(|rest| rest.starts_with(&root_hash(namespace, name)))
+/// The name of the head of the edition to which a part of this name belongs.
+pub fn head_of_part(part: &str) -> Option<&str> {
+    Some(part.rsplit_once('-')?.0)
+}
+
+/// Whether a part has what its name says.
+pub fn is_intact(part: &str, data: &[u8]) -> bool {
+    head_of_part(part).is_some_and(|head| part_name(head, data) == part)
 }
 
 /// The hash of manifests, in order.
@@ -145,8 +182,7 @@ pub fn write(
         }
         for part in spread.into_values() {
             let data = format::write(RecordKind::EditionPart, &part);
-            let content = &blake3::hash(&data).to_hex()[..32];
-            parts.push((format!("part-{}-{content}", root_hash(namespace, name)), data));
+            parts.push((part_name(&head_name(namespace, name), &data), data));
         }
         head.parts = parts.iter().map(|(name, _)| name.clone()).collect();
     }
@@ -155,11 +191,18 @@ pub fn write(
     Ok(Written { head, parts, bytes: bytes as u64 })
 }
 
-/// The objects of an edition, and how many bytes it has; `parts` are records by name.
+/// The objects of an edition whose head has the name `record`; `parts` are records by name.
 ///
 /// # Errors
 /// See [`EditionError`].
-pub fn read(head: &Head, parts: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
+pub fn read(
+    record: &str,
+    head: &Head,
+    parts: &BTreeMap<String, Vec<u8>>,
+) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
+    if head_name(&head.namespace, &head.name) != record {
+        return Err(EditionError::OfAnother(head.namespace.clone(), head.name.clone()));
+    }
     let mut manifests = head.objects.clone();
     for name in &head.parts {
         let data = parts.get(name).ok_or_else(|| EditionError::Missing(name.clone()))?;
@@ -177,13 +220,10 @@ pub fn read(head: &Head, parts: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<O
     if hash != head.hash {
         return Err(EditionError::Changed(hash));
     }
+    if !objects.contains_key(&ObjectId::new(Kind::HttpRoute, head.namespace.as_str(), head.name.as_str())) {
+        return Err(EditionError::Rootless);
+    }
     Ok(objects)
-}
-
-/// The parts among these that no head has.
-pub fn orphans<'a>(parts: impl IntoIterator<Item = &'a String>, heads: &[&Head]) -> Vec<String> {
-    let used: BTreeSet<&String> = heads.iter().flat_map(|head| &head.parts).collect();
-    parts.into_iter().filter(|part| !used.contains(part)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -206,11 +246,15 @@ mod tests {
     }
 
     fn written(objects: &BTreeMap<ObjectId, Object>) -> Written {
-        write(("apps", "root"), "u", objects, Timestamp::UNIX_EPOCH).expect("each can be stored")
+        write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH).expect("each can be stored")
     }
 
     fn parts(written: &Written) -> BTreeMap<String, Vec<u8>> {
         written.parts.iter().cloned().collect()
+    }
+
+    fn read(head: &Head, parts: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
+        super::read(&head_name("apps", "r0"), head, parts)
     }
 
     #[test]
@@ -229,11 +273,13 @@ mod tests {
     fn an_object_that_changes_writes_its_part_alone() {
         let mut objects = objects(2_000);
         let before = parts(&written(&objects));
-        let id = objects.keys().next().expect("one").clone();
+        let id = objects.keys().last().expect("one").clone();
         objects.remove(&id);
         let after = parts(&written(&objects));
         assert_eq!(after.keys().filter(|name| !before.contains_key(*name)).count(), 1);
-        assert!(after.keys().all(|name| is_part_of(name, "apps", "root") && !is_part_of(name, "apps", "other")));
+        let head = head_name("apps", "r0");
+        assert!(after.iter().all(|(name, data)| head_of_part(name) == Some(&*head) && is_intact(name, data)));
+        assert!(after.iter().all(|(name, _)| !is_intact(name, b"{}")));
     }
 
     #[test]
@@ -252,10 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_no_head_has_are_orphans() {
-        let (old, new) = (written(&objects(2_000)), written(&objects(1_999)));
-        let all: BTreeSet<_> = old.parts.iter().chain(&new.parts).map(|(name, _)| name.clone()).collect();
-        assert!(orphans(&all, &[&old.head, &new.head]).is_empty());
-        assert_eq!(orphans(&all, &[&new.head]).len(), 1);
+    fn the_edition_of_another_root_and_one_without_its_root_are_none() {
+        let head = written(&objects(3)).head;
+        let of_another = super::read(&head_name("apps", "other"), &head, &BTreeMap::new());
+        assert!(matches!(of_another, Err(EditionError::OfAnother(..))), "{of_another:?}");
+        let mut rootless = objects(3);
+        rootless.pop_first();
+        assert_eq!(read(&written(&rootless).head, &BTreeMap::new()), Err(EditionError::Rootless));
     }
 }

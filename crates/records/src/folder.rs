@@ -5,9 +5,10 @@
 //! and a controller do at once is done one after the other.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -49,23 +50,42 @@ impl Folder {
         }
     }
 
-    fn list_now(&self, kind: RecordKind) -> io::Result<Vec<Stored>> {
+    /// The files of a kind, by the names of the records.
+    fn files(&self, kind: RecordKind) -> io::Result<BTreeMap<String, PathBuf>> {
         let files = match fs::read_dir(self.path.join(kind.as_str())) {
             Ok(files) => files,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
         };
-        let mut all = Vec::new();
+        let mut all = BTreeMap::new();
         for file in files {
             let path = file?.path();
-            let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
-            if let Some(name) = name {
-                // One that goes meanwhile is gone.
-                all.extend(Self::read(&path, name)?);
+            let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json")).map(str::to_owned);
+            all.extend(name.map(|name| (name, path)));
+        }
+        Ok(all)
+    }
+
+    fn list_now(&self, kind: RecordKind) -> io::Result<Vec<Stored>> {
+        let files = self.files(kind)?;
+        // One that goes meanwhile is gone.
+        files.iter().filter_map(|(name, path)| Self::read(path, name).transpose()).collect()
+    }
+
+    /// Whoever replaces a file makes a new one, so that it has another number.
+    fn stamps_now(&self, kind: RecordKind) -> io::Result<BTreeMap<String, String>> {
+        let mut stamps = BTreeMap::new();
+        for (name, path) in self.files(kind)? {
+            match fs::metadata(&path) {
+                Ok(now) => {
+                    let stamp = format!("{} {} {} {}", now.ino(), now.len(), now.mtime(), now.mtime_nsec());
+                    stamps.insert(name, stamp);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+        Ok(stamps)
     }
 
     /// Has `write` change a file that is of this version, while nobody else does.
@@ -117,6 +137,15 @@ fn remove_file(path: &Path) -> io::Result<()> {
 impl Store for Folder {
     async fn list(&self, kind: RecordKind) -> Result<Vec<Stored>, StoreError> {
         self.list_now(kind).map_err(|error| StoreError::Other(format!("{}: {error}", self.path.display())))
+    }
+
+    async fn get(&self, kind: RecordKind, name: &str) -> Result<Option<Stored>, StoreError> {
+        let path = self.file(kind, name);
+        Self::read(&path, name).map_err(|error| StoreError::Other(format!("{}: {error}", path.display())))
+    }
+
+    async fn stamps(&self, kind: RecordKind) -> Result<BTreeMap<String, String>, StoreError> {
+        self.stamps_now(kind).map_err(|error| StoreError::Other(format!("{}: {error}", self.path.display())))
     }
 
     async fn replace(

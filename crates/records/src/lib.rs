@@ -20,5 +20,5 @@ pub mod verdicts;
 
 pub use format::{RecordKind, Unreadable};
 pub use quarantine::{Entry, Quarantine};
-pub use store::{Store, StoreError, Stored};
+pub use store::{Store, StoreError, Stored, Within};
 pub use verdicts::{Verdict, Verdicts};

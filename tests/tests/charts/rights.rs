@@ -229,6 +229,7 @@ async fn the_installed_controller_may_do_its_work_everywhere_and_no_more() -> Re
         (false, "patch", "gateway.networking.k8s.io/httproutes", &other, Some("r")),
         (true, "update", "/secrets", &own, Some("portcullis-quarantine")),
         (true, "update", "/secrets", &own, Some("portcullis-verdicts")),
+        (true, "update", "/secrets", &own, Some("portcullis-editions")),
         (false, "update", "/secrets", &own, Some("another")),
         (false, "delete", "/secrets", &own, Some("portcullis-quarantine")),
         (false, "delete", "/secrets", &own, authority),
@@ -266,5 +267,19 @@ async fn a_controller_of_named_namespaces_reads_those_and_no_others() -> Result<
     let found = namespaces.list(&ListParams::default().fields(&format!("metadata.name={named}"))).await?;
     ensure!(found.items.len() == 1, "{found:?}");
     ensure!(namespaces.list(&ListParams::default()).await.is_err(), "all namespaces are read");
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_trees_are_kept_secrets_of_the_own_namespace_may_be_written_and_of_no_other() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let (own, other) = (server.namespace().await?, server.namespace().await?);
+    let controller = install(server, &own, &["freeze.enabled=true"]).await?;
+    for verb in ["get", "list", "watch", "create", "update", "delete"] {
+        ensure!(may(&controller, verb, "/secrets", &own, None).await?, "{verb} in the own namespace");
+        let elsewhere = may(&controller, verb, "/secrets", &other, None).await?;
+        ensure!(elsewhere == READ.contains(&verb), "{verb} elsewhere is {elsewhere}");
+    }
+    ensure!(!may(&controller, "deletecollection", "/secrets", &own, None).await?);
     Ok(())
 }

@@ -66,6 +66,13 @@ impl<'a> Release<'a> {
         let mut portcullis = Portcullis::start_in_cluster(&kubeconfig, &self.home, &arguments)?;
         portcullis.wait_until_ready().await?;
         let replica = Replica { portcullis, way };
-        Ok(World { api: self.api, name: namespace.to_owned(), class: self.home.clone(), replica, deploys: true })
+        Ok(World {
+            api: self.api,
+            name: namespace.to_owned(),
+            class: self.home.clone(),
+            replica,
+            deploys: true,
+            keeps: false,
+        })
     }
 }

@@ -64,11 +64,18 @@ pub(crate) struct World<'a> {
     pub(crate) replica: Replica,
     /// Whether the controller makes the objects that run proxies.
     pub(crate) deploys: bool,
+    /// Whether replicas that are started have trees keep their last good version.
+    pub(crate) keeps: bool,
 }
 
 impl<'a> World<'a> {
     pub(crate) async fn new(api: &'a ApiServer) -> Result<World<'a>> {
         Self::watching(api, &[]).await
+    }
+
+    /// One where trees keep their last good version.
+    pub(crate) async fn keeping(api: &'a ApiServer) -> Result<World<'a>> {
+        Self::start(api, &[], &[], true).await
     }
 
     /// One that watches further namespaces.
@@ -78,6 +85,10 @@ impl<'a> World<'a> {
 
     /// The same, whose controller has further arguments.
     pub(crate) async fn with(api: &'a ApiServer, namespaces: &[&str], more: &[&str]) -> Result<World<'a>> {
+        Self::start(api, namespaces, more, false).await
+    }
+
+    async fn start(api: &'a ApiServer, namespaces: &[&str], more: &[&str], keeps: bool) -> Result<World<'a>> {
         let name = api.namespace().await?;
         let binding = format!(
             "apiVersion: rbac.authorization.k8s.io/v1\n\
@@ -91,9 +102,9 @@ impl<'a> World<'a> {
         api.apply_in(&name, &account).await?;
         api.apply(&class(&name, &format!("portcullis.dev/{name}"))).await?;
         let namespaces: Vec<_> = namespaces.iter().map(ToString::to_string).collect();
-        let mut replica = launch_controller(api, &name, &namespaces, "first", more).await?;
+        let mut replica = launch_controller(api, &name, &namespaces, "first", more, keeps).await?;
         replica.portcullis.wait_until_ready().await?;
-        Ok(Self { api, class: name.clone(), name, replica, deploys: false })
+        Ok(Self { api, class: name.clone(), name, replica, deploys: false, keeps })
     }
 
     pub(crate) async fn apply(&self, yaml: &str) -> Result<()> {
@@ -154,7 +165,7 @@ impl<'a> World<'a> {
 
     /// The same with further arguments, which may not be ready yet.
     pub(crate) async fn another_with(&self, identity: &str, more: &[&str]) -> Result<Replica> {
-        launch_controller(self.api, &self.class, &[], identity, more).await
+        launch_controller(self.api, &self.class, &[], identity, more, self.keeps).await
     }
 
     /// Gateway `edge` with one route, `healthy`, that is asked for all the time from now on.
@@ -227,6 +238,7 @@ async fn launch_controller(
     namespaces: &[String],
     identity: &str,
     more: &[&str],
+    keeps: bool,
 ) -> Result<Replica> {
     let way = Middleman::start(api).await?;
     let kubeconfig = api.kubeconfig_by(&way, name, CONTROLLER).await?;
@@ -238,6 +250,7 @@ async fn launch_controller(
         ["--controller-name", &controller],
         ["--watch-namespaces", &watched],
         ["--identity", identity],
+        ["--freeze-enabled", if keeps { "true" } else { "false" }],
     ];
     let arguments = [arguments.as_flattened(), more].concat();
     let portcullis = Portcullis::start_in_cluster(&kubeconfig, name, &arguments)?;

@@ -32,7 +32,13 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{Deploying, LoginSeed};
 
-use super::{RunError, records::Keeping, reports::Reports, thread::SingleThread};
+use super::{
+    RunError,
+    editions::{self, KeepingTrees, Manners},
+    records::Keeping,
+    reports::Reports,
+    thread::SingleThread,
+};
 use crate::{
     engine_task::{Accounts, ClusterSinks, Event},
     metrics::Metrics,
@@ -99,7 +105,7 @@ pub(super) struct ClusterTasks {
     leadership: Leadership,
     sinks: ClusterSinks,
     _watches: watches::Handle,
-    _watching_records: [Watching; 2],
+    _watching_records: Vec<Watching>,
     /// All that reads and writes objects takes turns here: what is read is small pieces, and to wake another thread for
     /// each costs more than the piece.
     thread: SingleThread,
@@ -178,18 +184,27 @@ impl ClusterSetup {
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self, records: Keeping) -> ClusterTasks {
+    pub(super) fn start(self, records: Keeping, trees: Option<KeepingTrees>) -> ClusterTasks {
         let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, seeds, metrics, thread } =
             self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
         let (leadership, leading) = Leadership::start(&options, writing.clone(), sinks.clone(), metrics.clone());
-        let [quarantine, verdicts] = [RecordKind::Quarantine, RecordKind::Verdicts].map(|kind| {
+        let mut watching_records = Vec::new();
+        let mut place = |kind| {
             let secrets = Secrets::new(reading.clone(), &options.namespace);
-            let watching = secrets.watch(kind, reading.clone(), &options.namespace, metrics.watches.clone());
-            (secrets, watching)
+            watching_records.push(secrets.watch(kind, reading.clone(), &options.namespace, metrics.watches.clone()));
+            secrets
+        };
+        let mut tasks: Vec<_> =
+            records.start(place(RecordKind::Quarantine), place(RecordKind::Verdicts), &leading).into();
+        tasks.push(match trees {
+            Some(trees) => trees.start(place(RecordKind::Edition), Manners::CLUSTER, &leading),
+            None => {
+                let secrets = Secrets::new(reading.clone(), &options.namespace);
+                tokio::spawn(editions::end_epoch(secrets, leading.clone()))
+            }
         });
-        let mut tasks: Vec<_> = records.start(quarantine.0, verdicts.0, &leading).into();
         tasks.push(keep_certificate(&options, reading.clone(), trust, leading));
         tasks.push(tokio::spawn(login_seed::keep(reading.clone(), options.namespace.clone(), LOGINS, seeds)));
         if let Some(applier) = sinks.applier.clone() {
@@ -201,14 +216,7 @@ impl ClusterSetup {
         let watching =
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(reading, watching, observed);
-        ClusterTasks {
-            tasks,
-            leadership,
-            sinks,
-            _watches: watches,
-            _watching_records: [quarantine.1, verdicts.1],
-            thread,
-        }
+        ClusterTasks { tasks, leadership, sinks, _watches: watches, _watching_records: watching_records, thread }
     }
 }
 

@@ -1,78 +1,99 @@
-//! Keeps what is kept of trees of routes: what is stored goes to the engine, and what the engine wants kept is stored.
+//! Keeps what is kept of trees of routes: what is stored goes to the engine, on every replica, and what the engine wants kept is
+//! stored, by the leader alone.
 //!
-//! Each root by itself: one whose edition cannot be written is tried again later, and keeps nobody else waiting.
+//! Each root by itself: one whose edition cannot be written is tried again later, and keeps nobody else waiting. A head is
+//! written in the place of the one that whoever wanted that knew, and of no other.
+
+mod known;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::future::pending;
 use jiff::Timestamp;
 use records::{
-    RecordKind, Store, StoreError,
-    edition::{self, EditionError, Head, Unkeepable, head_name, is_part_of},
+    RecordKind, Store, StoreError, Within,
+    edition::{self, EPOCH, Epoch, Unkeepable, is_intact},
     format,
 };
 use tokio::{
-    sync::{mpsc, watch},
-    time::{Instant, sleep_until},
+    sync::{
+        mpsc::{self, error::SendError},
+        watch,
+    },
+    task::JoinHandle,
+    time::{Instant, sleep, sleep_until},
 };
 
-use crate::engine_task::{EditionEvent, StoredEdition, Wanted, Wants};
+use self::known::{Known, KnownHead, State};
+use crate::engine_task::{EditionEvent, Outcome, ReadEdition, StoredEdition, Wanted, WantedEdition, Wants};
 
-/// How long one waits after a failure of a root: the first time, and at most.
+/// How long the place of records may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one waits after a failure: the first time, and at most.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// So long the engine, which serves nothing meanwhile, waits at its start for a place that does not answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What a place asks of those who write there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manners {
+    /// The time between two editions.
+    pub(super) pace: Duration,
+    /// How long parts stay of which no head has need, since others may still read them.
+    pub(super) keep_parts: Duration,
+    /// How often it is looked for them.
+    pub(super) look_for_parts: Duration,
+}
+
+impl Manners {
+    /// Of a folder that one process has.
+    pub(super) const FOLDER: Self =
+        Self { pace: Duration::ZERO, keep_parts: Duration::ZERO, look_for_parts: Duration::from_secs(1) };
+    /// Of a cluster's API server.
+    pub(super) const CLUSTER: Self = Self {
+        pace: Duration::from_millis(200),
+        keep_parts: Duration::from_mins(10),
+        look_for_parts: Duration::from_mins(1),
+    };
+}
+
+/// Through what is kept of trees is said between the engine and whoever stores it.
+pub(super) struct KeepingTrees {
+    /// What shall be stored.
+    pub(super) wants: watch::Receiver<Wants>,
+    /// What is stored.
+    pub(super) told: mpsc::Sender<EditionEvent>,
+}
+
+impl KeepingTrees {
+    /// Begins in a place. It must be called within a tokio runtime.
+    pub(super) fn start(self, store: impl Store, manners: Manners, leading: &watch::Receiver<bool>) -> JoinHandle<()> {
+        tokio::spawn(keep(store, manners, self.wants, leading.clone(), self.told))
+    }
+}
 
 /// Why an edition is not stored.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
+    #[error("something else is stored than whoever wanted it knew")]
+    Stale,
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
     Object(#[from] Unkeepable),
 }
 
-/// What is known of the record of a root.
+/// What was done for a record, or failed.
 #[derive(Debug, Default)]
-struct Known {
-    /// The head with its version; none where there is none.
-    head: Option<(Head, String)>,
+struct Attempt {
     /// The number of what was done last.
     done: u64,
     /// After a failure, when it is tried again, and how long it waits then.
     again: Option<(Instant, Duration)>,
-}
-
-/// Everything that is stored.
-#[derive(Debug, Default)]
-struct Read {
-    heads: BTreeMap<String, (Head, String)>,
-    editions: Vec<StoredEdition>,
-}
-
-async fn read(store: &impl Store) -> Result<Read, StoreError> {
-    let parts = store.list(RecordKind::EditionPart).await?;
-    let parts: BTreeMap<_, _> = parts.into_iter().map(|stored| (stored.name, stored.data)).collect();
-    let mut all = Read::default();
-    for stored in store.list(RecordKind::Edition).await? {
-        let head = match format::read::<Head>(RecordKind::Edition, &stored.data) {
-            Ok(head) => head,
-            Err(error) => {
-                // Whose it was nobody knows.
-                tracing::error!(record = stored.name, %error, "what is kept of a tree cannot be read, and counts as not there");
-                continue;
-            }
-        };
-        let bytes =
-            stored.data.len() + head.parts.iter().filter_map(|part| parts.get(part)).map(Vec::len).sum::<usize>();
-        let objects = edition::read(&head, &parts).map_err(|error: EditionError| error.to_string());
-        let (namespace, name, uid) = (head.namespace.clone(), head.name.clone(), head.uid.clone());
-        let hash = head.hash.clone();
-        all.editions.push(StoredEdition { namespace, name, uid, hash, bytes: bytes as u64, objects });
-        all.heads.insert(stored.name, (head, stored.version));
-    }
-    Ok(all)
 }
 
 /// Ends all that is kept: nobody sees to it that it stays what it was.
@@ -83,7 +104,7 @@ pub(super) async fn end_all(store: &impl Store) -> Result<(), StoreError> {
     for kind in [RecordKind::Edition, RecordKind::EditionPart] {
         for stored in store.list(kind).await? {
             store.delete(kind, &stored.name, &stored.version).await?;
-            if kind == RecordKind::Edition {
+            if kind == RecordKind::Edition && stored.name != EPOCH {
                 tracing::warn!(
                     record = stored.name,
                     "what was kept of a tree of routes has ended, since nothing is kept any more"
@@ -94,54 +115,56 @@ pub(super) async fn end_all(store: &impl Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Works until nobody listens. `wants` is what shall be kept.
-pub(super) async fn keep(store: impl Store, mut wants: watch::Receiver<Wants>, told: mpsc::Sender<EditionEvent>) {
-    let mut known: BTreeMap<String, Known> = BTreeMap::new();
-    let read = match read(&store).await {
-        Ok(read) => read,
-        Err(error) => {
-            if told.send(EditionEvent::Read(Err(error.to_string()))).await.is_err() {
-                return;
-            }
-            Read::default()
-        }
-    };
-    for (name, head) in read.heads {
-        known.entry(name).or_default().head = Some(head);
-    }
-    if told.send(EditionEvent::Read(Ok(read.editions))).await.is_err() {
+/// The same where one may not remove it: another epoch begins, once this process leads, so that nothing of before holds.
+pub(super) async fn end_epoch(store: impl Store, mut leads: watch::Receiver<bool>) {
+    let store = Within { store, timeout: TIMEOUT };
+    if leads.wait_for(|leads| *leads).await.is_err() {
         return;
     }
+    let mut wait = WAIT.0;
     loop {
-        let all = wants.borrow_and_update().clone();
-        let mut next: Option<Instant> = None;
-        for ((namespace, name), wanted) in all.iter() {
-            let known = known.entry(head_name(namespace, name)).or_default();
-            if known.done == wanted.number {
-                continue;
+        let ended = async {
+            let kept = store.stamps(RecordKind::Edition).await?.into_keys().filter(|name| name != EPOCH).count();
+            let stored = store.get(RecordKind::Edition, EPOCH).await?;
+            // Without an epoch no edition holds.
+            if let Some(stored) = stored.filter(|_| kept > 0) {
+                let data = format::write(RecordKind::Edition, &Epoch::begin(Timestamp::now()));
+                store.replace(RecordKind::Edition, EPOCH, data, Some(&stored.version)).await?;
+                tracing::warn!(
+                    trees = kept,
+                    "what was kept of trees of routes has ended, since nothing is kept any more (freeze.enabled); its Secrets \
+                     are there still: kubectl delete secret -l 'portcullis.dev/record in (edition, edition-part)'"
+                );
             }
-            if let Some((at, _)) = known.again
-                && at > Instant::now()
-            {
-                next = Some(next.map_or(at, |next| next.min(at)));
-                continue;
-            }
-            let result = write(&store, (namespace, name), wanted, known).await;
-            match &result {
-                Ok(_) => (known.done, known.again) = (wanted.number, None),
-                Err(_) => {
-                    let wait = known.again.map_or(WAIT.0, |(_, wait)| (2 * wait).min(WAIT.1));
-                    let at = Instant::now() + wait;
-                    known.again = Some((at, wait));
-                    next = Some(next.map_or(at, |next| next.min(at)));
-                }
-            }
-            let (namespace, name, number) = (namespace.clone(), name.clone(), wanted.number);
-            let result = result.map_err(|error| error.to_string());
-            if told.send(EditionEvent::Written { namespace, name, number, result }).await.is_err() {
-                return;
-            }
+            Ok::<_, StoreError>(())
+        };
+        match ended.await {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, "what was kept of trees cannot be ended; it is tried again"),
         }
+        sleep(wait).await;
+        wait = (2 * wait).min(WAIT.1);
+    }
+}
+
+/// Works until nobody listens. `wants` is what shall be stored while one `leads`.
+async fn keep(
+    store: impl Store,
+    manners: Manners,
+    mut wants: watch::Receiver<Wants>,
+    mut leads: watch::Receiver<bool>,
+    told: mpsc::Sender<EditionEvent>,
+) {
+    let mut keeper = Keeper::new(store, manners, told);
+    let started = Instant::now();
+    let mut wait: Option<Duration> = None;
+    loop {
+        let wanted = wants.borrow_and_update().clone();
+        let is_patient = !keeper.was_read && started.elapsed() < PATIENCE;
+        let leads_now = *leads.borrow_and_update();
+        let Ok(next) = keeper.turn(&wanted, leads_now, is_patient).await else { return };
+        wait = keeper.failing.as_ref().map(|_| wait.map_or(WAIT.0, |wait| (2 * wait).min(WAIT.1)));
+        let next = wait.map(|wait| Instant::now() + wait).or(next);
         let again = async {
             match next {
                 Some(at) => sleep_until(at).await,
@@ -150,191 +173,265 @@ pub(super) async fn keep(store: impl Store, mut wants: watch::Receiver<Wants>, t
         };
         tokio::select! {
             () = again => {}
-            changed = wants.changed() => if changed.is_err() { return },
-            () = told.closed() => return,
+            () = keeper.store.changed(RecordKind::Edition), if wait.is_none() => keeper.is_stale = true,
+            Ok(()) = wants.changed(), if wait.is_none() => {}
+            Ok(()) = leads.changed(), if wait.is_none() => {}
+            () = keeper.told.closed() => return,
         }
     }
 }
 
-/// Has what is kept of a root be this: how many bytes that has.
-async fn write(
-    store: &impl Store,
-    (namespace, name): (&str, &str),
-    wanted: &Wanted,
-    known: &mut Known,
-) -> Result<u64, WriteError> {
-    let head_name = head_name(namespace, name);
-    let version = known.head.as_ref().map(|(_, version)| version.clone());
-    let Some(objects) = &wanted.objects else {
-        if let Some((_, version)) = &known.head {
-            forget_unless_gone(store, RecordKind::Edition, &head_name, version).await?;
-            known.head = None;
-        }
-        collect(store, (namespace, name), &[]).await;
-        return Ok(0);
-    };
-    let written = edition::write((namespace, name), &wanted.uid, objects, Timestamp::now())?;
-    let there: BTreeSet<_> = match &written.parts[..] {
-        [] => BTreeSet::new(),
-        _ => store.list(RecordKind::EditionPart).await?.into_iter().map(|stored| stored.name).collect(),
-    };
-    for (part, data) in written.parts.into_iter().filter(|(part, _)| !there.contains(part)) {
-        match store.replace(RecordKind::EditionPart, &part, data, None).await {
-            // What has the name has the content.
-            Ok(_) | Err(StoreError::Conflict) => {}
-            Err(error) => return Err(error.into()),
+/// Nobody listens any more.
+struct Gone;
+
+impl<T> From<SendError<T>> for Gone {
+    fn from(_: SendError<T>) -> Self {
+        Self
+    }
+}
+
+/// Who keeps them.
+struct Keeper<S> {
+    store: Within<S>,
+    manners: Manners,
+    told: mpsc::Sender<EditionEvent>,
+    known: Known,
+    /// By the name of the record.
+    attempts: BTreeMap<String, Attempt>,
+    leads: bool,
+    /// Whether records were read, or nobody waits for that any more.
+    was_read: bool,
+    /// Whether what is known may be what is stored no longer.
+    is_stale: bool,
+    /// Why records cannot be read.
+    failing: Option<String>,
+    /// When an edition was written last.
+    wrote: Option<Instant>,
+    /// When it was last looked for parts, and since when there are some of which no head has need.
+    looked: Option<Instant>,
+    orphans: BTreeMap<String, Instant>,
+}
+
+impl<S: Store> Keeper<S> {
+    fn new(store: S, manners: Manners, told: mpsc::Sender<EditionEvent>) -> Self {
+        Self {
+            store: Within { store, timeout: TIMEOUT },
+            manners,
+            told,
+            known: Known::default(),
+            attempts: BTreeMap::new(),
+            leads: false,
+            was_read: false,
+            is_stale: true,
+            failing: None,
+            wrote: None,
+            looked: None,
+            orphans: BTreeMap::new(),
         }
     }
-    let data = format::write(RecordKind::Edition, &written.head);
-    match store.replace(RecordKind::Edition, &head_name, data, version.as_deref()).await {
-        Ok(stored) => known.head = Some((written.head.clone(), stored.version)),
-        Err(error) => {
-            // Somebody else has written or removed it: it is written in the place of that the next time.
-            if matches!(error, StoreError::Conflict) {
-                let all = store.list(RecordKind::Edition).await?;
-                let now = all.into_iter().find(|stored| stored.name == head_name);
-                known.head = now.map(|stored| {
-                    (format::read(RecordKind::Edition, &stored.data).unwrap_or_default(), stored.version)
-                });
+
+    /// Reads what changed and writes what is wanted. Gives when there is more to do, if there is.
+    async fn turn(&mut self, wants: &Wants, leads: bool, is_patient: bool) -> Result<Option<Instant>, Gone> {
+        if self.is_stale && !self.read(is_patient).await? {
+            return Ok(None);
+        }
+        if leads != self.leads {
+            self.leads = leads;
+            self.told.send(EditionEvent::Leads(leads)).await?;
+            // What was wanted before is wanted no more.
+            return Ok(None);
+        }
+        if !leads {
+            return Ok(None);
+        }
+        let mut next = self.write_all(wants).await?;
+        let now = Instant::now();
+        let due = self.looked.map_or(now, |looked| looked + self.manners.look_for_parts);
+        if due <= now {
+            self.looked = Some(now);
+            if let Err(error) = self.look_for_parts().await {
+                tracing::warn!(%error, "parts of what was kept of trees cannot be looked for");
             }
-            return Err(error.into());
+        } else {
+            next = Some(next.map_or(due, |next| next.min(due)));
         }
+        Ok(next)
     }
-    collect(store, (namespace, name), &[&written.head]).await;
-    Ok(written.bytes)
-}
 
-async fn forget_unless_gone(store: &impl Store, kind: RecordKind, name: &str, version: &str) -> Result<(), StoreError> {
-    match store.delete(kind, name, version).await {
-        Err(StoreError::Conflict) => {
-            // Whatever stands there now, it is not to be served.
-            let all = store.list(kind).await?;
-            match all.into_iter().find(|stored| stored.name == name) {
-                Some(stored) => store.delete(kind, name, &stored.version).await,
-                None => Ok(()),
+    /// Whether records could be read.
+    async fn read(&mut self, is_patient: bool) -> Result<bool, Gone> {
+        match self.known.refresh(&self.store).await {
+            Ok(changed) => {
+                self.is_stale = false;
+                if !self.was_read || self.failing.take().is_some() || !changed.is_empty() {
+                    self.was_read = true;
+                    self.told.send(EditionEvent::Stored(Ok(changed))).await?;
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if is_patient {
+                    tracing::warn!(why, "what is kept of trees cannot be read: nothing is served meanwhile");
+                } else if !self.was_read || self.failing.is_none() {
+                    self.was_read = true;
+                    self.told.send(EditionEvent::Stored(Err(why.clone()))).await?;
+                }
+                self.failing = Some(why);
+                Ok(false)
             }
         }
-        removed => removed,
     }
-}
 
-/// Removes parts of a root that no head has. What cannot be removed costs its place, and nothing else.
-async fn collect(store: &impl Store, (namespace, name): (&str, &str), heads: &[&Head]) {
-    let Ok(all) = store.list(RecordKind::EditionPart).await else { return };
-    let own = all.iter().filter(|stored| is_part_of(&stored.name, namespace, name));
-    let names: Vec<_> = own.map(|stored| stored.name.clone()).collect();
-    for orphan in edition::orphans(&names, heads) {
-        let version = all.iter().find(|stored| stored.name == orphan).map(|stored| stored.version.clone());
-        if let Err(error) = store.delete(RecordKind::EditionPart, &orphan, &version.unwrap_or_default()).await {
-            tracing::warn!(record = orphan, %error, "a part of what was kept of a tree cannot be removed");
+    async fn write_all(&mut self, wants: &Wants) -> Result<Option<Instant>, Gone> {
+        let mut next: Option<Instant> = None;
+        self.attempts.retain(|record, _| wants.contains_key(record));
+        for (record, wanted) in wants.iter() {
+            let attempt = self.attempts.entry(record.clone()).or_default();
+            if attempt.done == wanted.number {
+                continue;
+            }
+            let free = self.wrote.map(|wrote| wrote + self.manners.pace);
+            let due = [attempt.again.map(|(at, _)| at), free].into_iter().flatten().max();
+            if let Some(due) = due.filter(|due| *due > Instant::now()) {
+                next = Some(next.map_or(due, |next| next.min(due)));
+                continue;
+            }
+            let written = self.write(record, wanted).await;
+            self.wrote = Some(Instant::now());
+            let attempt = self.attempts.entry(record.clone()).or_default();
+            let outcome = match written {
+                Ok(stored) => {
+                    (attempt.done, attempt.again) = (wanted.number, None);
+                    self.told.send(EditionEvent::Stored(Ok(stored.into_iter().collect()))).await?;
+                    Outcome::Stored
+                }
+                Err(WriteError::Stale | WriteError::Store(StoreError::Conflict)) => {
+                    (attempt.done, attempt.again) = (wanted.number, None);
+                    self.is_stale = true;
+                    // Whoever wanted it is told first what is stored instead.
+                    self.read(false).await?;
+                    Outcome::Stale
+                }
+                Err(error) => {
+                    let wait = attempt.again.map_or(WAIT.0, |(_, wait)| (2 * wait).min(WAIT.1));
+                    let at = Instant::now() + wait;
+                    attempt.again = Some((at, wait));
+                    next = Some(next.map_or(at, |next| next.min(at)));
+                    Outcome::Failed(error.to_string())
+                }
+            };
+            self.told.send(EditionEvent::Written { record: record.clone(), number: wanted.number, outcome }).await?;
         }
+        Ok(next)
+    }
+
+    /// Has what is kept of a root be this, or nothing. Gives what changed of what is stored.
+    async fn write(&mut self, record: &str, wanted: &Wanted) -> Result<Option<StoredEdition>, WriteError> {
+        let known = self.known.heads.get(record);
+        if wanted.parent.as_deref() != known.and_then(KnownHead::hash) {
+            return Err(WriteError::Stale);
+        }
+        let version = known.map(|known| known.version.clone());
+        let gone = StoredEdition { record: record.to_owned(), edition: None };
+        let Some(WantedEdition { namespace, name, uid, objects }) = &wanted.edition else {
+            let Some(version) = version else { return Ok(None) };
+            self.store.delete(RecordKind::Edition, record, &version).await?;
+            self.known.heads.remove(record);
+            self.known.forget_parts();
+            self.looked = None;
+            return Ok(Some(gone));
+        };
+        let mut written = edition::write((namespace, name), uid, &objects.objects, Timestamp::now())?;
+        written.head.parent.clone_from(&wanted.parent);
+        written.head.epoch = self.epoch().await?;
+        for (part, data) in &written.parts {
+            if !self.known.parts.contains_key(part) {
+                self.write_part(part, data).await?;
+            }
+        }
+        let data = format::write(RecordKind::Edition, &written.head);
+        let stored = self.store.replace(RecordKind::Edition, record, data, version.as_deref()).await?;
+        let read = ReadEdition {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid: uid.clone(),
+            hash: written.head.hash.clone(),
+            bytes: written.bytes,
+            objects: Arc::clone(objects),
+        };
+        let state = State::Readable(written.head.into());
+        let known = KnownHead { stamp: String::new(), version: stored.version, state };
+        self.known.heads.insert(record.to_owned(), known);
+        self.known.parts.extend(written.parts);
+        self.known.forget_parts();
+        self.looked = self.looked.filter(|_| !self.manners.keep_parts.is_zero());
+        Ok(Some(StoredEdition { edition: Some(Ok(read)), ..gone }))
+    }
+
+    /// The epoch in which heads are written.
+    async fn epoch(&mut self) -> Result<String, StoreError> {
+        if let Some((_, epoch)) = self.known.epoch.as_ref().filter(|(_, epoch)| !epoch.epoch.is_empty()) {
+            return Ok(epoch.epoch.clone());
+        }
+        let epoch = Epoch::begin(Timestamp::now());
+        let stored = self.store.get(RecordKind::Edition, EPOCH).await?.map(|stored| stored.version);
+        let data = format::write(RecordKind::Edition, &epoch);
+        self.store.replace(RecordKind::Edition, EPOCH, data, stored.as_deref()).await?;
+        self.known.epoch = Some((String::new(), epoch.clone()));
+        Ok(epoch.epoch)
+    }
+
+    /// A part never changes: one that is there is right, or damaged.
+    async fn write_part(&self, part: &str, data: &[u8]) -> Result<(), StoreError> {
+        match self.store.replace(RecordKind::EditionPart, part, data.to_vec(), None).await {
+            Err(StoreError::Conflict) => {}
+            written => return written.map(drop),
+        }
+        let stored = self.store.get(RecordKind::EditionPart, part).await?;
+        if let Some(stored) = stored.as_ref().filter(|stored| !is_intact(part, &stored.data)) {
+            self.store.delete(RecordKind::EditionPart, part, &stored.version).await?;
+        }
+        match stored {
+            Some(stored) if is_intact(part, &stored.data) => Ok(()),
+            _ => self.store.replace(RecordKind::EditionPart, part, data.to_vec(), None).await.map(drop),
+        }
+    }
+
+    /// Writes parts again that somebody removed, and removes what no head has need of: parts, and heads of another epoch.
+    async fn look_for_parts(&mut self) -> Result<(), StoreError> {
+        let void = self.known.heads.iter().filter(|(_, known)| matches!(known.state, State::Void));
+        let void: Vec<_> = void.map(|(record, known)| (record.clone(), known.version.clone())).collect();
+        for (record, version) in void {
+            tracing::warn!(record, "what was kept of a tree has ended, since nothing was kept for a while");
+            self.store.delete(RecordKind::Edition, &record, &version).await?;
+            self.known.heads.remove(&record);
+        }
+        let stamps = self.store.stamps(RecordKind::EditionPart).await?;
+        for (part, data) in self.known.parts.iter().filter(|(part, _)| !stamps.contains_key(*part)) {
+            self.write_part(part, data).await?;
+        }
+        let now = Instant::now();
+        let is_unreadable =
+            |head: &str| self.known.heads.get(head).is_some_and(|known| matches!(known.state, State::Unreadable(_)));
+        let is_orphan = |part: &&String| {
+            !self.known.parts.contains_key(*part) && !edition::head_of_part(part).is_some_and(is_unreadable)
+        };
+        let orphans: BTreeSet<_> = stamps.keys().filter(is_orphan).cloned().collect();
+        self.orphans.retain(|part, _| orphans.contains(part));
+        for part in orphans {
+            let since = *self.orphans.entry(part.clone()).or_insert(now);
+            if since + self.manners.keep_parts > now {
+                continue;
+            }
+            if let Some(stored) = self.store.get(RecordKind::EditionPart, &part).await? {
+                self.store.delete(RecordKind::EditionPart, &part, &stored.version).await?;
+            }
+            self.orphans.remove(&part);
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use api::{Object, ObjectId};
-    use records::{Stored, folder::Folder};
-    use serde_json::json;
-    use tokio::time::timeout;
-
-    use super::*;
-
-    /// A folder in which nothing of one root can be written.
-    struct Failing {
-        folder: Folder,
-        name: String,
-    }
-
-    impl Store for Failing {
-        async fn list(&self, kind: RecordKind) -> Result<Vec<Stored>, StoreError> {
-            self.folder.list(kind).await
-        }
-
-        async fn replace(
-            &self,
-            kind: RecordKind,
-            name: &str,
-            data: Vec<u8>,
-            version: Option<&str>,
-        ) -> Result<Stored, StoreError> {
-            if name == self.name {
-                return Err(StoreError::Other("not now".to_owned()));
-            }
-            self.folder.replace(kind, name, data, version).await
-        }
-
-        async fn delete(&self, kind: RecordKind, name: &str, version: &str) -> Result<(), StoreError> {
-            self.folder.delete(kind, name, version).await
-        }
-
-        async fn changed(&self, kind: RecordKind) {
-            self.folder.changed(kind).await;
-        }
-    }
-
-    fn objects(path: &str) -> Arc<BTreeMap<ObjectId, Object>> {
-        let manifest = json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-            "metadata": {"namespace": "apps", "name": "root"},
-            "spec": {"rules": [{"matches": [{"path": {"type": "PathPrefix", "value": path}}]}]},
-        });
-        let object = api::decode(manifest).expect("a route").object;
-        Arc::new(BTreeMap::from([(object.id(), object)]))
-    }
-
-    fn wants<'a>(all: impl IntoIterator<Item = (&'a str, u64, Option<&'a str>)>) -> Wants {
-        let wanted = |number, path: Option<&str>| Wanted { number, uid: String::new(), objects: path.map(objects) };
-        let all = all.into_iter();
-        Arc::new(all.map(|(name, number, path)| (("apps".to_owned(), name.to_owned()), wanted(number, path))).collect())
-    }
-
-    async fn next(told: &mut mpsc::Receiver<EditionEvent>) -> EditionEvent {
-        timeout(Duration::from_secs(20), told.recv()).await.expect("in time").expect("it works")
-    }
-
-    #[tokio::test]
-    async fn a_root_that_cannot_be_written_keeps_nobody_else_waiting() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = Failing { folder: Folder::new(folder.path()), name: head_name("apps", "a") };
-        let (sender, wanted) = watch::channel(wants([("a", 1, Some("/a")), ("b", 2, Some("/b"))]));
-        let (told, mut events) = mpsc::channel(1);
-        tokio::spawn(keep(store, wanted, told));
-        assert!(matches!(next(&mut events).await, EditionEvent::Read(Ok(read)) if read.is_empty()));
-        let EditionEvent::Written { name, result, .. } = next(&mut events).await else { panic!("a") };
-        assert!(name == "a" && result.is_err(), "{name} {result:?}");
-        let EditionEvent::Written { name, result, .. } = next(&mut events).await else { panic!("b") };
-        assert!(name == "b" && result.is_ok(), "{name} {result:?}");
-        // What another one wants next does not wait either.
-        sender.send_replace(wants([("a", 1, Some("/a")), ("b", 3, None)]));
-        let EditionEvent::Written { name, number, result, .. } = next(&mut events).await else { panic!("b") };
-        assert!((name.as_str(), number) == ("b", 3) && result.is_ok(), "{name} {number} {result:?}");
-        assert!(Folder::new(folder.path()).list(RecordKind::Edition).await.expect("records").is_empty());
-    }
-
-    #[tokio::test]
-    async fn what_is_stored_is_read_by_the_next_process_and_ends_for_good() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = Folder::new(folder.path());
-        let (_sender, wanted) = watch::channel(wants([("root", 1, Some("/a"))]));
-        let (told, mut events) = mpsc::channel(1);
-        let first = tokio::spawn(keep(store.clone(), wanted, told));
-        next(&mut events).await;
-        assert!(matches!(next(&mut events).await, EditionEvent::Written { result: Ok(_), .. }));
-        first.abort();
-        let (_sender, wanted) = watch::channel(Wants::default());
-        let (told, mut events) = mpsc::channel(1);
-        tokio::spawn(keep(store.clone(), wanted, told));
-        let EditionEvent::Read(Ok(read)) = next(&mut events).await else { panic!("it reads") };
-        assert_eq!(read.len(), 1);
-        assert_eq!(read[0].objects.as_ref().ok(), Some(&*objects("/a")));
-        end_all(&store).await.expect("removed");
-        assert!(read_is_empty(&store).await);
-    }
-
-    async fn read_is_empty(store: &Folder) -> bool {
-        read(store).await.expect("records").editions.is_empty()
-    }
-}
+mod tests;

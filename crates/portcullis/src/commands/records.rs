@@ -1,19 +1,18 @@
 //! What a controller remembers beyond its life.
 
+mod editions;
 mod listed;
 
 use std::{
     fmt::{self, Write as _},
     process::ExitCode,
-    time::Duration,
 };
 
 use anyhow::{Context, bail};
 use cluster::records::Secrets;
 use controller::document;
-use records::{Quarantine, Store, StoreError, Stored, Verdicts, folder::Folder, format};
+use records::{Quarantine, Store, StoreError, Stored, Verdicts, Within, folder::Folder, format};
 use serde::Serialize;
-use tokio::time::timeout;
 
 use self::listed::{Listed, Record};
 use super::print;
@@ -27,52 +26,42 @@ const TRIES: usize = 5;
 
 /// Lists, shows or forgets records.
 pub(crate) async fn records(args: cli::Records) -> anyhow::Result<ExitCode> {
-    match args.kind {
-        RecordsKind::Quarantine => at_place::<Quarantine>(args).await,
-        RecordsKind::Verdicts => at_place::<Verdicts>(args).await,
-    }
-}
-
-async fn at_place<R: Record>(args: cli::Records) -> anyhow::Result<ExitCode> {
-    let request_timeout = args.request_timeout;
+    let timeout = args.request_timeout;
     match args.state.clone() {
         Some(folder) => {
             if !folder.is_dir() {
                 bail!("{} is no folder: name the one that `portcullis run --state` has", folder.display());
             }
-            of_kind::<R, _>(Answering(Folder::new(folder), request_timeout), args).await
+            at(&Within { store: Folder::new(folder), timeout }, args).await
         }
         None => {
             let config = args.api_server.config().await?;
             let client = cluster::watch::client(config).context("there is no way to the API server")?;
-            let secrets = Secrets::new(client, &args.controller_namespace);
+            let store = Secrets::new(client, &args.controller_namespace);
             let args = cli::Records { api_server: ApiServerArgs::default(), ..args };
-            of_kind::<R, _>(Answering(secrets, request_timeout), args).await
+            at(&Within { store, timeout }, args).await
         }
     }
 }
 
-/// A place for records that answers in time.
-struct Answering<S>(S, Duration);
-
-impl<S: Store> Answering<S> {
-    async fn answer<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let late = || StoreError::Other(format!("no answer within {:?}", self.1));
-        timeout(self.1, answer).await.map_err(|_| late())?
-    }
-
-    async fn read<R: Record>(&self) -> anyhow::Result<Option<Stored>> {
-        let all = self.answer(self.0.list(R::KIND)).await.context("records cannot be read")?;
-        Ok(all.into_iter().find(|stored| stored.name == R::NAME))
+async fn at(place: &impl Store, args: cli::Records) -> anyhow::Result<ExitCode> {
+    match args.kind {
+        RecordsKind::Quarantine => of_kind::<Quarantine>(place, args).await,
+        RecordsKind::Verdicts => of_kind::<Verdicts>(place, args).await,
+        RecordsKind::Editions => editions::editions(place, args).await,
     }
 }
 
-async fn of_kind<R: Record, S: Store>(place: Answering<S>, args: cli::Records) -> anyhow::Result<ExitCode> {
+async fn read<R: Record>(place: &impl Store) -> anyhow::Result<Option<Stored>> {
+    place.get(R::KIND, R::NAME).await.context("records cannot be read")
+}
+
+async fn of_kind<R: Record>(place: &impl Store, args: cli::Records) -> anyhow::Result<ExitCode> {
     let output = args.output.into();
     match (args.action, args.id) {
-        (Some(RecordsAction::Forget), Some(id)) => forget::<R, S>(&place, &id).await,
+        (Some(RecordsAction::Forget), Some(id)) => forget::<R>(place, &id).await,
         (action, id) => {
-            let stored = place.read::<R>().await?;
+            let stored = read::<R>(place).await?;
             let read = stored.map(|stored| format::read::<R>(R::KIND, &stored.data));
             let record = read.transpose().with_context(|| format!("{} cannot be read", R::NAME))?.unwrap_or_default();
             let mut entries = record.listed();
@@ -86,16 +75,16 @@ async fn of_kind<R: Record, S: Store>(place: Answering<S>, args: cli::Records) -
     }
 }
 
-async fn forget<R: Record, S: Store>(place: &Answering<S>, id: &str) -> anyhow::Result<ExitCode> {
+async fn forget<R: Record>(place: &impl Store, id: &str) -> anyhow::Result<ExitCode> {
     for _ in 0..TRIES {
-        let Some(stored) = place.read::<R>().await? else {
+        let Some(stored) = read::<R>(place).await? else {
             if id == "all" {
                 return print(&format!("{}\n", R::NOTHING));
             }
             bail!(unknown::<R>(id))
         };
         let changed = if id == "all" {
-            place.answer(place.0.delete(R::KIND, R::NAME, &stored.version)).await
+            place.delete(R::KIND, R::NAME, &stored.version).await
         } else {
             let read = format::read::<R>(R::KIND, &stored.data);
             let mut record =
@@ -104,7 +93,7 @@ async fn forget<R: Record, S: Store>(place: &Answering<S>, id: &str) -> anyhow::
                 bail!(unknown::<R>(id));
             }
             let data = format::write(R::KIND, &record);
-            place.answer(place.0.replace(R::KIND, R::NAME, data, Some(&stored.version))).await.map(drop)
+            place.replace(R::KIND, R::NAME, data, Some(&stored.version)).await.map(drop)
         };
         match changed {
             Ok(()) => return print(&format!("{id} is forgotten, and what it {} is tried again\n", R::DOES)),

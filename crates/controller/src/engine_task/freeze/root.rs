@@ -1,0 +1,177 @@
+//! A root of which something is or shall be kept, and what its owner is told.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::Kind;
+use ir::{Reason, RouteId};
+use records::edition::head_name;
+use translate::{Candidate, Edition, FreezeTold};
+
+/// The annotation of a root that keeps its tree from becoming the next edition.
+pub(super) const HOLD: &str = "portcullis.dev/hold";
+/// The annotation of a root by which its tree becomes the next edition as it is, in the place of the one that it names.
+pub(super) const THAW: &str = "portcullis.dev/thaw";
+
+/// A root of which something is or shall be kept.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// The name of its record.
+    pub(super) record: String,
+    /// What is stored, of which root of the name it may be.
+    pub(super) stored: Option<Kept>,
+    /// The name of the edition that is served.
+    pub(super) served: Option<Arc<str>>,
+    /// What is being stored, or removed.
+    pub(super) wanted: Option<(u64, Option<Kept>)>,
+    /// Why the last attempt failed.
+    pub(super) failure: Option<(Reason, String)>,
+    /// Whether somebody asked in the life of this process that it is kept.
+    pub(super) was_asked: bool,
+    pub(super) told: Option<FreezeTold>,
+    /// The routes below it whose change is not served yet, each with its generation.
+    pub(super) withheld: BTreeMap<RouteId, i64>,
+}
+
+/// What is kept of a root.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kept {
+    pub(super) edition: Arc<Edition>,
+    /// Tells the root from a later one of its name.
+    pub(super) uid: Arc<str>,
+    /// Its name.
+    pub(super) hash: Arc<str>,
+    pub(super) bytes: u64,
+}
+
+impl Kept {
+    /// Whether it is of the root that has this uid now. Where nobody says, it is.
+    pub(super) fn is_of(&self, uid: &str) -> bool {
+        self.uid.is_empty() || uid.is_empty() || *self.uid == *uid
+    }
+
+    /// Whether an object of it is younger than the same among these, so that these are not what there is now.
+    pub(super) fn is_younger(&self, than: &Candidate) -> bool {
+        self.edition.objects.iter().any(|(id, kept)| {
+            let now = than.objects.get(id).and_then(api::Object::metadata);
+            now.zip(kept.metadata()).is_some_and(|(now, kept)| {
+                !kept.uid.is_empty() && now.uid == kept.uid && now.generation > 0 && now.generation < kept.generation
+            })
+        })
+    }
+}
+
+/// What else decides how a root is served.
+pub(super) struct Around<'a> {
+    /// Whether what is kept outlives the process.
+    pub(super) is_durable: bool,
+    /// Why what is stored cannot be read.
+    pub(super) unreadable: Option<&'a str>,
+    /// Whether the root says that its tree is not to be kept as it is.
+    pub(super) holds: bool,
+    /// Whether what is kept answers 500, since this program fails on it.
+    pub(super) is_closed: bool,
+}
+
+impl Root {
+    pub(super) fn new(id: &RouteId) -> Self {
+        Self {
+            record: head_name(id.namespace(), &id.name.name),
+            stored: None,
+            served: None,
+            wanted: None,
+            failure: None,
+            was_asked: false,
+            told: None,
+            withheld: BTreeMap::new(),
+        }
+    }
+
+    /// How many bytes it takes, once what is wanted is stored.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        match (&self.wanted, &self.stored) {
+            (Some((_, wanted)), _) => wanted.as_ref().map(|kept| kept.bytes),
+            (None, stored) => stored.as_ref().map(|kept| kept.bytes),
+        }
+    }
+
+    /// Whether nothing is or shall be kept of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.told.is_none() && self.wanted.is_none() && self.stored.is_none()
+    }
+
+    /// The routes of its tree as it is now, without the root, that are served otherwise.
+    pub(super) fn withheld(&self, id: &RouteId, candidate: &Candidate) -> BTreeMap<RouteId, i64> {
+        let Some(kept) = self.stored.as_ref().filter(|_| self.told.as_ref().is_some_and(|told| told.is_frozen)) else {
+            return BTreeMap::new();
+        };
+        let changed = candidate.objects.iter().filter(|(object, now)| kept.edition.objects.get(*object) != Some(*now));
+        let routes = changed.filter_map(|(object, now)| {
+            let generation = now.metadata().map_or(0, |metadata| metadata.generation);
+            let route = RouteId::http(object.namespace.clone(), object.name.clone());
+            (object.kind == Kind::HttpRoute).then_some((route, generation))
+        });
+        routes.filter(|(route, _)| route != id).collect()
+    }
+
+    /// What its owner is told.
+    pub(super) fn told_of(&self, candidate: &Candidate, around: &Around<'_>) -> FreezeTold {
+        let faults = || {
+            let others = candidate.faults.saturating_sub(candidate.first.len());
+            let listed = candidate.first.iter().map(ToString::to_string);
+            let others = (others > 0).then(|| format!("{others} more, or of other namespaces"));
+            listed.chain(others).collect::<Vec<_>>().join("; ")
+        };
+        let kept = self.stored.as_ref().filter(|kept| self.served.as_ref() == Some(&kept.hash));
+        let Some(kept) = kept else {
+            let (reason, message) = if let Some(why) = around.unreadable {
+                (
+                    Reason::EditionUnreadable,
+                    format!(
+                        "what is kept of the tree cannot be read: {why}; it runs with replacement until it is good"
+                    ),
+                )
+            } else if let Some((reason, why)) = &self.failure {
+                (*reason, format!("nothing is kept of the tree: {why}"))
+            } else if candidate.is_good() {
+                (Reason::CommitPending, "the tree is good, and is being stored".to_owned())
+            } else {
+                (Reason::NoEdition, format!("nothing is kept of the tree, which was not good yet: {}", faults()))
+            };
+            return FreezeTold { is_frozen: false, reason, message: message.into() };
+        };
+        let served = format!("edition {} is served", kept.hash);
+        let is_same = candidate.objects == kept.edition.objects;
+        let (is_frozen, reason, message) = if around.is_closed {
+            (true, Reason::InternalFault, format!("{served}, and answers 500: this program fails on it; see the log"))
+        } else if is_same && candidate.is_good() {
+            let words = format!("{served}, which is the tree as it is");
+            if around.is_durable {
+                (false, Reason::Committed, words)
+            } else {
+                (
+                    false,
+                    Reason::NotDurable,
+                    format!("{words}; it does not outlive the controller, which was started without --state"),
+                )
+            }
+        } else if around.holds {
+            (true, Reason::Hold, format!("{served}, and changes wait by the word of the annotation {HOLD}"))
+        } else if !candidate.is_good() {
+            (true, Reason::TreeBroken, format!("{served}, since the tree as it is now is broken: {}", faults()))
+        } else if let Some((reason, why)) = &self.failure {
+            (true, *reason, format!("{served}, since the tree as it is now cannot be stored: {why}"))
+        } else {
+            (true, Reason::CommitPending, format!("{served}, while the tree as it is now is being stored"))
+        };
+        FreezeTold { is_frozen, reason, message: message.into() }
+    }
+}
+
+/// What the owner of a route below a root is told whose change is not served yet.
+pub(super) fn withheld(root: &RouteId, route: &RouteId, generation: i64) -> FreezeTold {
+    let is_near = root.namespace() == route.namespace();
+    let tree = if is_near { format!("the tree of {root}") } else { "the tree in which it stands".to_owned() };
+    let what = if generation > 0 { format!("generation {generation}") } else { "what it says now".to_owned() };
+    let message = format!("{what} is not served yet: {tree} keeps its last good version");
+    FreezeTold { is_frozen: true, reason: Reason::ChangeWithheld, message: message.into() }
+}
