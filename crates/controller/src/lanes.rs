@@ -109,6 +109,9 @@ pub(crate) struct Lanes {
     in_flight: HashSet<Id>,
     /// The namespaces that are judged apart, and when they were last found to be to blame.
     apart: BTreeMap<Arc<str>, Instant>,
+    /// What those had in a batch that ended without a word, of whom nothing was refused: once all of it is accepted, it was
+    /// something else.
+    doubted: BTreeMap<Arc<str>, HashSet<Id>>,
     /// The namespaces of batches with which the judge went away: when, and how many batches had been judged then.
     lost: BTreeMap<Arc<str>, (Instant, u64)>,
     /// How many batches were judged.
@@ -192,6 +195,7 @@ impl Lanes {
     /// The next batch of a lane, if there is any: it is in flight until [`Lanes::done`].
     pub(crate) fn next(&mut self, lane: Lane, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
         self.apart.retain(|_, at| now.saturating_duration_since(*at) < MEMORY);
+        self.doubted.retain(|namespace, _| self.apart.contains_key(namespace));
         self.lost.retain(|_, (at, _)| now.saturating_duration_since(*at) < MEMORY);
         self.spent.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
         let batch = match lane {
@@ -293,6 +297,7 @@ impl Lanes {
             self.turned.push(id(fragment));
             match became {
                 Became::Refused => drop(refused.insert(namespace.clone())),
+                Became::Accepted => self.trust(namespace, fragment),
                 Became::Suspect | Became::Lost => {
                     wordless.entry(namespace.clone()).or_default().push(fragment.clone());
                     continue;
@@ -302,7 +307,7 @@ impl Lanes {
                     unasked.push((namespace.clone(), fragment.clone()));
                     continue;
                 }
-                Became::Accepted | Became::Unasked | Became::Unknown => {}
+                Became::Unasked | Became::Unknown => {}
             }
             // Who knows by now what he waited for wants it no more.
             self.queue_again(namespace, fragment);
@@ -313,6 +318,7 @@ impl Lanes {
         }
         for namespace in &refused {
             self.set_apart(namespace, now);
+            self.doubted.remove(namespace);
         }
         let is_lost = became.contains(&Became::Lost);
         if became.iter().any(|it| matches!(it, Became::Accepted | Became::Refused)) {
@@ -326,10 +332,25 @@ impl Lanes {
         } else if wordless.len() > 1 {
             self.halve(wordless);
         } else {
-            for namespace in wordless.keys() {
+            for (namespace, fragments) in &wordless {
+                if !self.apart.contains_key(namespace) {
+                    self.doubted.insert(namespace.clone(), fragments.iter().map(id).collect());
+                }
                 self.set_apart(namespace, now);
             }
             self.queue_all_again(wordless);
+        }
+    }
+
+    /// A fragment of a namespace is accepted. Where that was the last of what a batch had that ended without a word, the namespace
+    /// was not to blame for that. Who takes out what he is to blame for stays apart.
+    fn trust(&mut self, namespace: &Arc<str>, fragment: &Fragment) {
+        let Some(doubted) = self.doubted.get_mut(namespace) else { return };
+        doubted.remove(&id(fragment));
+        if doubted.is_empty() {
+            self.doubted.remove(namespace);
+            self.apart.remove(namespace);
+            self.turned.extend(self.queues.get(namespace).into_iter().flat_map(BTreeMap::values).map(id));
         }
     }
 

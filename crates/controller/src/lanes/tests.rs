@@ -84,6 +84,38 @@ fn a_batch_that_ended_without_a_word_is_halved_until_one_namespace_is_to_blame()
 }
 
 #[test]
+fn who_was_not_to_blame_for_a_batch_without_a_word_is_apart_no_longer_than_until_all_of_it_is_accepted() {
+    let now = Instant::now();
+    let ended = |texts: &[&str]| {
+        let mut lanes = Lanes::default();
+        let all: Vec<_> = texts.iter().map(|text| sent("a", text)).collect();
+        want(&mut lanes, &all);
+        let batch = lanes.next(Lane::Clean, now, NOBODY).expect("his");
+        lanes.done(Lane::Clean, &batch, &vec![Became::Suspect; all.len()], Duration::ZERO, now);
+        assert!(all.iter().all(|it| lanes.state(it) == State::Suspect));
+        (lanes, all)
+    };
+    let (mut lanes, all) = ended(&["1", "2"]);
+    let batch = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+    lanes.done(Lane::Watched, &batch, &[Became::Accepted, Became::Unknown], Duration::ZERO, now);
+    assert_eq!(lanes.state(&all[1]), State::Suspect, "one is left");
+    let batch = lanes.next(Lane::Watched, now, |it| *it.bytes == *b"1").expect("his");
+    lanes.done(Lane::Watched, &batch, &[Became::Accepted], Duration::ZERO, now);
+    assert_eq!(lanes.state(&sent("a", "3")), State::Waiting);
+
+    // Who is to blame stays there, and so does who takes it out.
+    let (mut lanes, all) = ended(&["1", "2"]);
+    let batch = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+    lanes.done(Lane::Watched, &batch, &[Became::Accepted, Became::Refused], Duration::ZERO, now);
+    assert_eq!(lanes.state(&all[0]), State::Suspect);
+    let (mut lanes, all) = ended(&["1", "2"]);
+    want(&mut lanes, &all[..1]);
+    let batch = lanes.next(Lane::Watched, now, NOBODY).expect("his");
+    lanes.done(Lane::Watched, &batch, &[Became::Accepted], Duration::ZERO, now);
+    assert_eq!(lanes.state(&all[0]), State::Suspect);
+}
+
+#[test]
 fn who_fills_batches_leaves_the_next_ones_to_others() {
     let (mut lanes, now) = (Lanes::default(), Instant::now());
     let large = |number: usize| sent("aaa", &number.to_string().repeat(MAX_BYTES / 2 + 1));
