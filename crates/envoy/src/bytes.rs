@@ -177,16 +177,43 @@ pub fn virtual_host<'a>(
 
 /// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
 pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
-    let hosts: Vec<_> = hosts.collect();
-    let besides = hosts.iter().map(|host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len) - host.len).sum();
-    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &host.pieces), besides);
-    for host in hosts {
-        key_and_len(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
-        for piece in &host.pieces {
+    joined(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, hosts.map(|host| &host.pieces[..]))
+}
+
+/// Messages in pieces, each as a field of this number.
+pub(crate) fn joined<'a>(tag: u32, messages: impl Iterator<Item = &'a [Bytes]>) -> Body {
+    let messages: Vec<_> = messages.map(|pieces| (pieces, pieces.iter().map(Bytes::len).sum::<usize>())).collect();
+    let besides = messages.iter().map(|(_, len)| field_len(tag, *len) - len).sum();
+    let mut joiner = Joiner::with_room(messages.iter().flat_map(|(pieces, _)| *pieces), besides);
+    for (pieces, len) in messages {
+        key_and_len(joiner.buffer(), tag, len);
+        for piece in pieces {
             joiner.push(piece);
         }
     }
     joiner.finish()
+}
+
+/// A resource of encoded fields, with pieces between them, each with the hashes of its parts. How parts are split into pieces
+/// changes neither bytes nor version.
+pub(crate) fn composed<'a>(
+    before: &[u8],
+    pieces: impl IntoIterator<Item = (Body, &'a [Hash])>,
+    after: &[u8],
+) -> Encoded {
+    let mut hashes = version([before, after]).to_vec();
+    let pieces: Vec<_> = pieces.into_iter().collect();
+    let parts = pieces.iter().flat_map(|(body, _)| &**body.pieces());
+    let mut joiner = Joiner::with_room(parts, before.len() + after.len());
+    joiner.buffer().extend_from_slice(before);
+    for (body, of_parts) in &pieces {
+        hashes.extend_from_slice(of_parts.as_flattened());
+        for part in &**body.pieces() {
+            joiner.push(part);
+        }
+    }
+    joiner.buffer().extend_from_slice(after);
+    Encoded { version: version([&*hashes]), body: joiner.finish() }
 }
 
 /// The route configuration of pieces made by [`hosts`], each with the hashes of its virtual hosts. How virtual hosts are
@@ -202,17 +229,7 @@ pub fn route_configuration<'a>(
     let head =
         RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() };
     let head = with_slots(&head, tag::ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG, slots);
-    let mut hashes = version([&*head]).to_vec();
-    let hosts: Vec<_> = hosts.into_iter().collect();
-    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|(body, _)| &**body.pieces()), head.len());
-    joiner.buffer().extend_from_slice(&head);
-    for (body, of_hosts) in &hosts {
-        hashes.extend_from_slice(of_hosts.as_flattened());
-        for part in &**body.pieces() {
-            joiner.push(part);
-        }
-    }
-    Encoded { version: version([&*hashes]), body: joiner.finish() }
+    composed(&head, hosts, &[])
 }
 
 /// An encoded message with slots of the filter chain in its field `tag`.
@@ -239,11 +256,26 @@ pub(crate) mod tag {
     pub(crate) const CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS: u32 = 36;
     pub(crate) const STREAM_ACCESS_LOG_LOG_FORMAT: u32 = 1;
     pub(crate) const LOG_FORMAT_JSON_FORMAT: u32 = 2;
+    pub(crate) const LISTENER_FILTER_CHAINS: u32 = 3;
+    pub(crate) const FILTER_CHAIN_FILTERS: u32 = 3;
+    pub(crate) const FILTER_NAME: u32 = 1;
+    pub(crate) const FILTER_TYPED_CONFIG: u32 = 4;
+    pub(crate) const ANY_TYPE_URL: u32 = 1;
+    pub(crate) const ANY_VALUE: u32 = 2;
 }
 
 /// Key of a length-delimited field.
 fn key_of(tag: u32) -> usize {
     (tag as usize) << 3 | 2
+}
+
+/// A message as a field of this number, of which these bytes are the beginning and `rest` more follow.
+pub(crate) fn begun(tag: u32, beginning: &[u8], rest: usize) -> Vec<u8> {
+    let len = beginning.len() + rest;
+    let mut buffer = Vec::with_capacity(field_len(tag, len) - rest);
+    key_and_len(&mut buffer, tag, len);
+    buffer.extend_from_slice(beginning);
+    buffer
 }
 
 fn delimited(buffer: &mut Vec<u8>, tag: u32, body: &[u8]) {

@@ -109,6 +109,18 @@ impl ListenerProtocol {
 /// hostname of TLSRoutes has a chain of its own there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Listener {
+    /// What it says besides its chains.
+    pub head: ListenerHead,
+    /// Sorted by the hostnames of their listeners; at least one.
+    pub chains: Vec<FilterChain>,
+    /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to
+    /// listeners that are not served, or to TLS listeners without a route for them, and no broader chain may take them.
+    pub closed: Vec<Hostname>,
+}
+
+/// What an Envoy listener of TCP says besides its chains. Whatever of it changes drains them all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerHead {
     /// Whose it is.
     pub gateway: NsName,
     /// `listener/PORT`, with the Gateway's port.
@@ -117,14 +129,6 @@ pub struct Listener {
     pub addresses: Vec<Arc<str>>,
     /// The port that Envoy binds.
     pub bind_port: Port,
-    /// As what its Gateway notes in a request that it came through (RFC 8586, `cdn-id`): a token, on all of its ports the
-    /// same and no other Gateway's.
-    pub pseudonym: Arc<str>,
-    /// Sorted by name; at least one.
-    pub chains: Vec<FilterChain>,
-    /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to
-    /// listeners that are not served, or to TLS listeners without a route for them, and no broader chain may take them.
-    pub closed: Vec<Hostname>,
     /// Whether its connections begin with TLS, whose server name is looked for.
     pub over_tls: bool,
     /// What policies say of it.
@@ -147,7 +151,7 @@ impl Listener {
             |hostname: &&Hostname| chains.is_empty() || hostname.covering().any(|broader| served.contains(&broader));
         let closed: BTreeSet<_> = now.closed.iter().chain(lost.filter(would_be_taken)).collect();
         // Where there is no TLS nothing tells connections apart, and all of them have one chain.
-        let closed = closed.into_iter().filter(|hostname| self.over_tls && !served.contains(hostname));
+        let closed = closed.into_iter().filter(|hostname| self.head.over_tls && !served.contains(hostname));
         let closed: Vec<_> = closed.cloned().collect();
         let is_empty = chains.is_empty() && closed.is_empty();
         (!is_empty).then(|| Self { chains, closed, ..self.clone() })
@@ -280,15 +284,16 @@ mod tests {
             }),
         };
         Listener {
-            gateway: NsName::new("infra", "edge"),
-            name: "listener/443".into(),
-            addresses: vec!["0.0.0.0".into()],
-            bind_port: 443,
-            pseudonym: "edge".into(),
+            head: ListenerHead {
+                gateway: NsName::new("infra", "edge"),
+                name: "listener/443".into(),
+                addresses: vec!["0.0.0.0".into()],
+                bind_port: 443,
+                over_tls: true,
+                config: ListenerConfig::default(),
+            },
             chains: chains.iter().map(chain).collect(),
             closed: closed.iter().map(|name| hostname(name)).collect(),
-            over_tls: true,
-            config: ListenerConfig::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     backend::Transport,
     hostname::Hostname,
     id::{ListenerId, RouteKind},
-    listener::ListenerProtocol,
+    listener::{FilterChain, LeadsTo, ListenerProtocol, TlsTermination},
 };
 
 /// A listener of TCP or UDP, or a hostname of one of TLS: one route serves it at a time, through one cluster that stays the
@@ -53,6 +53,13 @@ impl PlaceId {
             ListenerProtocol::TlsPassthrough => format!("tls-passthrough/{listener}/{}", self.hostname.domain()),
             _ => format!("tcp/{listener}"),
         }
+    }
+}
+
+impl PlaceId {
+    /// Its filter chain, with the TLS that ends there.
+    pub fn chain(&self, tls: Option<TlsTermination>) -> FilterChain {
+        FilterChain { name: self.name().into(), leads_to: LeadsTo::Cluster, hostname: self.hostname.clone(), tls }
     }
 }
 

@@ -1,11 +1,10 @@
 //! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
 
 mod cleared;
+mod listener;
+mod misdirected;
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
@@ -18,12 +17,11 @@ use envoy::{
     slots::is_merged,
 };
 use ir::{
-    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, Settings,
+    ListenerId, ListenerName, NsName, Port, RouteConfigId,
     backend::{Destination, Transport},
     filter::Scheme,
-    listener::{FilterChain, LeadsTo, Listener, ListenerProtocol, TlsSecret, TlsTermination, UdpListener},
+    listener::TlsSecret,
     rule::{ExtensionEntry, Slot},
-    stream::PlaceId,
 };
 
 use crate::{
@@ -42,14 +40,13 @@ use crate::{
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId, ShownThere},
         capacity::{AskedCluster, AskedTokens},
-        gateway::{ClientCertificate, GatewayModel, GatewayRow},
+        gateway::{ClientCertificate, GatewayRow},
         host::{HostsOf, WideAsked},
         input::{ClearedListener, ClearedPart, Config, ObjectKey},
-        listener::{PortListener, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld, listener_name},
+        listener::ServedAt,
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
-        stream::{ChainsAt, ShutAt},
         strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
@@ -83,12 +80,15 @@ impl Derived for Outputs {
             OutputId::ClientCertificate(gateway) => client_certificate(scope, gateway),
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
-            OutputId::Listener(gateway, port, Transport::Tcp) => {
-                let listener = cleared::served(scope, gateway, *port)?;
-                Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
-            }
+            OutputId::Listener(gateway, port, Transport::Tcp) => match listener::encoded(scope, gateway, *port)? {
+                Ok(encoded) => Some(encoded),
+                Err(why) => {
+                    scope.emit::<Withheld>(gateway.clone(), key.clone(), why);
+                    None
+                }
+            },
             // Nobody is asked about it: nothing that people write is in it but names.
-            OutputId::Listener(gateway, port, Transport::Udp) => udp_listener(scope, gateway, *port),
+            OutputId::Listener(gateway, port, Transport::Udp) => listener::udp(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
         }?;
         if let Err(why) = encoded.readable() {
@@ -219,148 +219,6 @@ fn token_judges(scope: &Scope<'_>, id: &NsName) -> Option<TokenJudges> {
     judged.extension.as_ref().ok()?.provider.token_judges().cloned()
 }
 
-/// A port of a Gateway as its objects make it.
-fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
-    let model = scope.get::<GatewayRow>(gateway)?;
-    let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
-    let of_tcp = || listeners.iter().filter(|(_, at)| at.protocol.transport() == Transport::Tcp);
-    let served = || of_tcp().filter(|(_, at)| at.served);
-    let bind_port = served().next()?.1.bind_port;
-    let (mut chains, mut hostnames) = (Vec::new(), HashSet::new());
-    for ((hostname, name), at) in served() {
-        for chain in chains_of(scope, gateway, port, (hostname, name), at) {
-            // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read. Of two chains of
-            // one hostname Envoy would take neither.
-            if hostnames.insert(chain.hostname.clone()) {
-                chains.push(chain);
-            }
-        }
-    }
-    let over_tls = served().any(|(_, at)| at.over_tls());
-    let closed = if over_tls { closed(&listeners, &hostnames, shut(scope, gateway, &listeners)) } else { Vec::new() };
-    let config = scope.get::<Config>(&())?;
-    let name = listener_name(port, Transport::Tcp).into();
-    let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
-    Some(Listener {
-        gateway: gateway.clone(),
-        name,
-        addresses: addresses(&model, &config),
-        bind_port,
-        pseudonym: pseudonym(gateway),
-        chains,
-        closed,
-        over_tls,
-        config: said.unwrap_or_default(),
-    })
-}
-
-/// The chains of a listener that is served.
-fn chains_of(
-    scope: &Scope<'_>,
-    gateway: &NsName,
-    port: Port,
-    (hostname, name): (&Hostname, &ListenerName),
-    at: &PortListener,
-) -> Vec<FilterChain> {
-    let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener }.resource_name().into();
-    let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
-    let stream = |hostname: &Hostname| {
-        stream_chain(&PlaceId { listener: listener.clone(), protocol: at.protocol, hostname: hostname.clone() }, at)
-    };
-    let requests =
-        |name, hostname| FilterChain { name, leads_to: LeadsTo::RouteConfiguration, hostname, tls: tls_at(at) };
-    match at.protocol {
-        ListenerProtocol::Http => vec![requests(config(None), Hostname::Any)],
-        ListenerProtocol::Https => vec![requests(config(Some(name.clone())), hostname.clone())],
-        ListenerProtocol::Tcp => vec![stream(&Hostname::Any)],
-        ListenerProtocol::TlsPassthrough | ListenerProtocol::TlsTerminate => {
-            let hostnames = scope.group::<ChainsAt>(&listener);
-            hostnames.iter().map(|(hostname, ())| stream(hostname)).collect()
-        }
-        ListenerProtocol::Udp => Vec::new(),
-    }
-}
-
-/// The chain of a place of streams.
-fn stream_chain(place: &PlaceId, at: &PortListener) -> FilterChain {
-    let (name, hostname) = (place.name().into(), place.hostname.clone());
-    FilterChain { name, leads_to: LeadsTo::Cluster, hostname, tls: tls_at(at) }
-}
-
-/// The TLS that ends at a listener.
-fn tls_at(at: &PortListener) -> Option<TlsTermination> {
-    at.protocol.ends_tls().then(|| TlsTermination {
-        secrets: at.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
-        clients: at.clients.as_ref().map(|bundle| bundle.to_string().into()),
-        asks_unjudged: at.asks_unjudged,
-    })
-}
-
-fn udp_listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
-    let model = scope.get::<GatewayRow>(gateway)?;
-    let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
-    let mut of_udp = listeners.iter().filter(|(_, at)| at.served && at.protocol == ListenerProtocol::Udp);
-    let ((_, name), at) = of_udp.next()?;
-    let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
-    let place = PlaceId { listener, protocol: ListenerProtocol::Udp, hostname: Hostname::Any };
-    let config = scope.get::<Config>(&())?;
-    let listener = UdpListener {
-        name: listener_name(port, Transport::Udp).into(),
-        addresses: addresses(&model, &config),
-        bind_port: at.bind_port,
-        cluster: place.name().into(),
-    };
-    Some(envoy::listener::udp(&listener, &config.edge))
-}
-
-/// The addresses that listeners of a Gateway bind.
-fn addresses(model: &GatewayModel, config: &Settings) -> Vec<Arc<str>> {
-    match &model.addresses[..] {
-        // Elsewhere an address is that of what stands before the proxies, not their own.
-        addresses if addresses.is_empty() || !config.shared_host => vec![Arc::from("0.0.0.0")],
-        addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
-    }
-}
-
-/// The name of a Gateway for requests: a token, whatever the names are that it is made from.
-fn pseudonym(gateway: &NsName) -> Arc<str> {
-    let hash = bytes::version([gateway.to_string().as_bytes()]);
-    format!("portcullis-{}", bytes::short_name(&hash)).into()
-}
-
-/// Hostnames that would otherwise fall to the chain of a broader one: of listeners that are not served, of those of TLS that have
-/// no route for all of them, and of routes for which there is no room. Each once, and none that has a chain.
-fn closed(
-    listeners: &engine::View<PortListeners>,
-    chains: &HashSet<Hostname>,
-    shut: impl IntoIterator<Item = Hostname>,
-) -> Vec<Hostname> {
-    let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
-    let is_taken = |hostname: &Hostname| hostname.covering().skip(1).any(|broader| chains.contains(&broader));
-    // A listener of TLS is there before its first route.
-    let has_streams = over_tls().any(|(_, at)| is_stream(at));
-    let whole = over_tls().filter(|(_, at)| !at.served || is_stream(at)).map(|((hostname, _), _)| hostname.clone());
-    let whole = whole.filter(|hostname| has_streams || is_taken(hostname));
-    let shut = shut.into_iter().filter(is_taken);
-    let mut seen = HashSet::new();
-    whole.chain(shut).filter(|hostname| !chains.contains(hostname) && seen.insert(hostname.clone())).collect()
-}
-
-/// Whether the routes of a listener that is served are TLSRoutes.
-fn is_stream(at: &PortListener) -> bool {
-    at.served && at.over_tls() && at.protocol.streams().is_some()
-}
-
-/// The hostnames of TLSRoutes that are closed.
-fn shut(scope: &Scope<'_>, gateway: &NsName, listeners: &engine::View<PortListeners>) -> Vec<Hostname> {
-    let of_streams = listeners.iter().filter(|(_, at)| is_stream(at));
-    let shut = of_streams.flat_map(|((_, name), _)| {
-        let shut = scope.group::<ShutAt>(&ListenerId { gateway: gateway.clone(), name: name.clone() });
-        shut.iter().map(|(hostname, ())| hostname.clone()).collect::<Vec<_>>()
-    });
-    shut.collect()
-}
-
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     // Where nobody knows what policies say of all of it, it answers by itself.
     let said = scope.attempt(|| (slots(scope, id), said_for(scope, id)));
@@ -378,7 +236,7 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
         let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
         ((*hosts).clone(), page.hashes())
     });
-    let misdirected = misdirected(scope, id, &alike);
+    let misdirected = misdirected::host(scope, id, &alike);
     bytes::route_configuration(&id.resource_name(), &slots, pieces.chain(misdirected.as_ref().map(alone)))
 }
 
@@ -425,7 +283,7 @@ impl Derived for ToldOf {
         let (merged, cleared) = (scope.get::<DownstreamOf>(key), scope.get::<ClearedListener>(key));
         // What is sent still tells whom it told before.
         let sinks = merged.iter().flat_map(|merged| merged.config.http.sinks());
-        for sink in sinks.chain(cleared.iter().flat_map(|listener| listener.config.http.sinks())) {
+        for sink in sinks.chain(cleared.iter().flat_map(|listener| listener.head.config.http.sinks())) {
             if !sink.is_there {
                 // One whose policy of TLS is not valid is to be told so.
                 if sink.to.is_secured() {
@@ -490,18 +348,4 @@ fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Vec<Slot> {
 fn is_replaced(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
     scope.get::<BrokenGateway>(&id.gateway).is_some()
         || id.listener_id().is_some_and(|listener| scope.get::<BrokenListener>(&listener).is_some())
-}
-
-/// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told
-/// to open its own (RFC 9110 section 15.5.20; Gateway API `Listener.hostname`).
-fn misdirected(scope: &Scope<'_>, id: &RouteConfigId, alike: &Alike) -> Option<Host> {
-    let own = id.listener.as_ref()?;
-    let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
-    let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
-    let (own_hostname, _) = over_tls().map(|(sort, _)| sort).find(|(_, name)| name == own)?;
-    let others = over_tls().map(|((hostname, _), _)| hostname).filter(|hostname| *hostname != own_hostname);
-    let mut domains: Vec<_> = others.map(Hostname::domain).collect();
-    // Listeners that are not served may share a hostname.
-    domains.dedup();
-    (!domains.is_empty()).then(|| envoy::misdirected::virtual_host(domains, alike))
 }

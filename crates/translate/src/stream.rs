@@ -11,6 +11,7 @@ use ir::{
     Chain, Hostname, ListenerId, NsName, Port, Problem, Reason, RouteId, RouteKind, Severity,
     backend::{PLAIN, Transport, Way},
     filter::Scheme,
+    listener::FilterChain,
     route::Unhandled,
     stream::PlaceId,
     upstream::Tls,
@@ -33,7 +34,7 @@ use crate::{
         capacity::{AskedCluster, PlaceClaims, Room},
         gateway::ClientCertificate,
         input::{RefusedPart, Strict, object_id},
-        listener::{ListenerRow, PortHosts},
+        listener::{Claim, ListenerRow, ListenerState, PortHosts, ServerClaims, ServerName},
         output::{OutputId, Outputs, ServedCluster},
         route::RouteRule,
         stream::{
@@ -186,7 +187,7 @@ impl Derived for ServedPlace {
                 None => chain(scope, place),
                 Some(Room::LeftOut) => return None,
                 Some(Room::Closed | Room::Shut) => {
-                    scope.emit::<ShutAt>(place.listener.clone(), place.hostname.clone(), ());
+                    shut(scope, place);
                     return None;
                 }
             }
@@ -219,7 +220,7 @@ impl Derived for ServedPlace {
     /// chain for that.
     fn poisoned(scope: &Emitter<'_>, place: &PlaceId, _: &engine::Fault) -> Option<()> {
         if place.is_hostname() {
-            scope.emit::<ShutAt>(place.listener.clone(), place.hostname.clone(), ());
+            shut(scope, place);
         } else {
             scope.demand::<ServedCluster>((place.listener.gateway.clone(), ClusterId::Place(place.clone())));
         }
@@ -231,10 +232,30 @@ impl Derived for ServedPlace {
 fn chain(scope: &Emitter<'_>, place: &PlaceId) {
     let PlaceId { listener, hostname, .. } = place;
     scope.emit::<ChainsAt>(listener.clone(), hostname.clone(), ());
-    for secret in scope.get::<ListenerRow>(listener).iter().flat_map(|row| row.secrets(&listener.gateway)) {
-        scope.demand::<Outputs>(secret);
+    if let Some(row) = scope.get::<ListenerRow>(listener) {
+        row.secrets(&listener.gateway).for_each(|secret| scope.demand::<Outputs>(secret));
+        claim(scope, place, &row, Some(place.chain(row.tls())));
     }
     offer(scope, PartId::Chain(listener.clone(), hostname.clone()));
+}
+
+/// Has connections for a hostname be closed.
+fn shut(scope: &Emitter<'_>, place: &PlaceId) {
+    let PlaceId { listener, hostname, .. } = place;
+    scope.emit::<ShutAt>(listener.clone(), hostname.clone(), ());
+    // Of a listener that nobody knows nothing is served.
+    if let Ok(Some(row)) = scope.attempt(|| scope.get::<ListenerRow>(listener)) {
+        claim(scope, place, &row, None);
+    }
+}
+
+/// Says what becomes of connections for a hostname.
+fn claim(scope: &Emitter<'_>, place: &PlaceId, row: &ListenerState, chain: Option<FilterChain>) {
+    let name = (place.listener.gateway.clone(), row.model.port, place.hostname.clone());
+    let claim = if chain.is_some() { Claim::Chain } else { Claim::Shut };
+    let rank = (claim, row.model.hostname.clone(), place.listener.name.clone());
+    scope.emit::<ServerClaims>(name.clone(), rank, chain);
+    scope.demand::<ServerName>(name);
 }
 
 impl Lookup for PlaceShares {

@@ -12,6 +12,10 @@ const MAX_NESTING: usize = 100;
 /// How many messages a route stands in: its virtual host, and itself below the route configuration.
 const AROUND_ROUTE: usize = 2;
 
+/// How many messages the configuration of a network filter stands in: its listener's chain, the filter, and the `Any` there, whose
+/// value it is.
+const AROUND_FILTER: usize = 4;
+
 /// The longest route, in bytes. The largest that a sound rule was seen to need has a tenth of it.
 const MAX_ROUTE: usize = 1 << 20;
 
@@ -37,6 +41,11 @@ pub enum Unreadable {
 /// Judges an encoded `envoy.config.route.v3.Route`.
 pub(super) fn route(message: &[u8]) -> Result<(), Unreadable> {
     judge(message, MAX_NESTING - AROUND_ROUTE, MAX_ROUTE)
+}
+
+/// Judges the encoded configuration of a network filter.
+pub(crate) fn filter(message: &[u8]) -> Result<(), Unreadable> {
+    judge(message, MAX_NESTING - AROUND_FILTER, MAX_RESOURCE)
 }
 
 /// Judges an encoded resource that is made in one piece.

@@ -44,9 +44,8 @@ pub(super) fn sources(config: &ListenerConfig, edge: &Edge) -> Vec<CidrRange> {
     ranges.into_iter().flatten().collect()
 }
 
-/// What closes connections of a chain beyond so many at a time.
-pub(super) fn limit(chain: &str, edge: &Edge) -> Option<Filter> {
-    let most = edge.max_listener_connections;
+/// What closes connections of a chain beyond so many at a time; none where there may be any number (0).
+pub(super) fn limit(chain: &str, most: u32) -> Option<Filter> {
     let message = ConnectionLimit {
         stat_prefix: chain.into(),
         max_connections: Some(UInt64Value { value: most.into() }),

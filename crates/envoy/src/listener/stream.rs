@@ -13,7 +13,7 @@ use envoy_types::pb::{
             },
         },
         extensions::filters::{
-            network::tcp_proxy::v3::{TcpProxy, tcp_proxy::ClusterSpecifier},
+            network::tcp_proxy::v3::TcpProxy,
             udp::udp_proxy::v3::{Route, UdpProxyConfig, udp_proxy_config::RouteSpecifier},
         },
     },
@@ -35,11 +35,9 @@ use crate::{boolean, bytes::any, duration, extension, resource::Encoded, uint32}
 /// The largest datagram, both ways, in bytes: Envoy drops larger ones without a word, from 1,500 on where nothing is said.
 const DATAGRAM: u64 = 9_000;
 
-/// Connections to the endpoints of a cluster.
-pub(super) fn tcp_proxy(cluster: &str, edge: &Edge) -> TcpProxy {
+/// Connections to the endpoints of a cluster, without that and without a name.
+pub(super) fn tcp_proxy(edge: &Edge) -> TcpProxy {
     TcpProxy {
-        stat_prefix: cluster.into(),
-        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.into())),
         idle_timeout: Some(duration(edge.tcp_idle_timeout)),
         max_downstream_connection_duration: (!edge.tcp_max_duration.is_zero()).then(|| duration(edge.tcp_max_duration)),
         // Another attempt could find an endpoint of another share.

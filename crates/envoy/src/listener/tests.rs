@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::listener::v3::Listener as EnvoyListener;
 use ir::{downstream::CertificateDetail, settings::Edge};
+use prost::Message;
 use serde_json::{Value, json};
 
-use super::{listener, udp};
+use super::{Common, chains, closed, composed, listener, udp};
 use crate::{
     json,
     testing::{
@@ -47,6 +49,22 @@ fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
             assert_eq!(pgv::violations(LISTENER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
             assert!((0..100).all(|_| listener(&sample, edge) == encoded), "{sample:?}");
         }
+    }
+}
+
+/// Envoy compares what it has with what comes, and drains what differs.
+#[test]
+fn a_listener_is_the_same_however_its_chains_are_split_and_as_if_it_were_encoded_whole() {
+    let edge = Edge::default();
+    for sample in listeners(&secrets()) {
+        let whole = listener(&sample, &edge);
+        let bytes = whole.body.to_bytes();
+        assert_eq!(EnvoyListener::decode(&*bytes).expect("a listener").encode_to_vec(), bytes, "{sample:?}");
+        let common = Common::new(&sample.head.gateway, &sample.head.config, &edge);
+        let all: Vec<_> = sample.chains.iter().map(|chain| common.chain(chain)).chain(closed(&sample.closed)).collect();
+        let pieces = all.iter().map(|chain| (chains(std::iter::once(chain)), std::slice::from_ref(chain.hash())));
+        let split = composed(&sample.head, &edge, pieces);
+        assert_eq!((split.version, split.body.to_bytes()), (whole.version, bytes));
     }
 }
 
@@ -231,15 +249,16 @@ fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
 #[test]
 fn a_request_that_comes_too_often_is_told_from_others_that_fail() {
     let manager = manager(0, &Edge::default());
-    assert_eq!(manager["httpFilters"][0]["typedConfig"]["cdnId"], "portcullis-0");
+    let pseudonym = manager["httpFilters"][0]["typedConfig"]["cdnId"].as_str().expect("a token").to_owned();
+    assert!(pseudonym.starts_with("portcullis-") && pseudonym.len() == 27, "{pseudonym}");
     let mapper = &manager["localReplyConfig"]["mappers"][0];
     let filters = &mapper["filter"]["andFilter"]["filters"];
     let header = &filters[1]["headerFilter"]["header"];
     let pattern = header["stringMatch"]["safeRegex"]["regex"].as_str().expect("a pattern");
     let pattern = regex_lite::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern");
     assert_eq!((&mapper["statusCode"], &header["name"]), (&json!(508), &json!("cdn-loop")));
-    assert!(!pattern.is_match("portcullis-0,cdn.example,portcullis-0"));
-    assert!(pattern.is_match("portcullis-0,cdn.example,portcullis-0,portcullis-0"));
+    assert!(!pattern.is_match(&format!("{pseudonym},cdn.example,{pseudonym}")));
+    assert!(pattern.is_match(&format!("{pseudonym},cdn.example,{pseudonym},{pseudonym}")));
 }
 
 #[test]

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, ListenerId, NsName, Reason, RouteConfigId, backend::Transport, filter::Scheme,
-    listener::ListenerProtocol, stream::PlaceId,
+    Hostname, ListenerId, NsName, Reason, RouteConfigId, RouteKind,
+    backend::Transport,
+    filter::Scheme,
+    listener::{FilterChain, LeadsTo, ListenerProtocol, PortClass},
+    stream::PlaceId,
 };
 
 use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, set::without_clients};
@@ -17,8 +20,8 @@ use crate::{
         host::{VirtualHost, WideAsked},
         input::{Strict, UnusablePorts},
         listener::{
-            Bucket, Clients, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener,
-            PortListeners,
+            Bucket, Claim, Clients, HttpChain, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts,
+            PortListener, PortListeners, ServerClaims, ServerName, TlsHostsBelow, TlsListeners,
         },
         output::{OutputId, Outputs, ToldOf},
         set::SetRow,
@@ -89,7 +92,7 @@ fn guarded(clients: Clients) -> Clients {
 
 /// A listener where everybody finds it who needs to know it; `is_accepted` tells of its Gateway as a whole.
 fn spread(scope: &Emitter<'_>, key: &ListenerId, is_accepted: bool, state: ListenerState) -> ListenerState {
-    let ListenerState { model, secrets, withheld, .. } = &state;
+    let ListenerState { model, withheld, .. } = &state;
     let summary = Arc::new(ListenerSummary {
         id: key.clone(),
         port: model.port,
@@ -104,7 +107,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, is_accepted: bool, state: Liste
         serve(scope, key, &summary, &state);
     }
     if is_accepted && !model.lost {
-        claim(scope, key, model, &summary, secrets, state.clients.as_ref());
+        claim(scope, key, &state, &summary);
     }
     state
 }
@@ -151,28 +154,15 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
 }
 
 /// Keeps its hostname from broader listeners, whether it is served or not.
-fn claim(
-    scope: &Emitter<'_>,
-    key: &ListenerId,
-    model: &ListenerModel,
-    summary: &Arc<ListenerSummary>,
-    secrets: &[NsName],
-    clients: Option<&Clients>,
-) {
-    let (gateway, hostname) = (&key.gateway, &summary.hostname);
+fn claim(scope: &Emitter<'_>, key: &ListenerId, state: &ListenerState, summary: &Arc<ListenerSummary>) {
+    let (gateway, hostname, model) = (&key.gateway, &summary.hostname, &state.model);
     let Some(protocol) = model.protocol.filter(|protocol| model.claims.is_some() || protocol.told_by().is_none())
     else {
         return;
     };
-    let at = PortListener {
-        served: summary.served,
-        protocol,
-        bind_port: model.bind_port,
-        secrets: secrets.into(),
-        clients: clients.and_then(Clients::asked).cloned(),
-        asks_unjudged: clients.is_some_and(Clients::asks_unjudged),
-    };
+    let at = PortListener { served: summary.served, protocol, bind_port: model.bind_port };
     scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
+    connect(scope, key, state, summary, protocol);
     let Some(over) = model.claims else { return };
     let place = (gateway.clone(), summary.port, over, hostname.clone());
     scope.emit::<PortHosts>(place, (!summary.served, key.name.clone()), ());
@@ -180,6 +170,45 @@ fn claim(
         let config = RouteConfigId { gateway: gateway.clone(), port: summary.port, listener: None };
         scope.demand::<VirtualHost>((config, hostname.clone()));
     }
+}
+
+/// Says what becomes of its connections.
+fn connect(
+    scope: &Emitter<'_>,
+    key: &ListenerId,
+    state: &ListenerState,
+    summary: &ListenerSummary,
+    protocol: ListenerProtocol,
+) {
+    let port = (key.gateway.clone(), summary.port);
+    if protocol.class() == PortClass::Tls {
+        for broader in summary.hostname.covering().skip(1) {
+            let of = (key.gateway.clone(), summary.port, broader);
+            scope.emit::<TlsHostsBelow>(of, (summary.hostname.clone(), key.name.clone()), ());
+        }
+    }
+    if summary.served && protocol.streams() == Some(RouteKind::TlsRoute) {
+        scope.emit::<TlsListeners>(port, key.name.clone(), ());
+    }
+    let chain = match protocol {
+        ListenerProtocol::Udp => return,
+        ListenerProtocol::Http | ListenerProtocol::Tcp if !summary.served => return,
+        ListenerProtocol::Http => return scope.demand::<HttpChain>((key.gateway.clone(), summary.port)),
+        ListenerProtocol::Tcp => Some(PlaceId { listener: key.clone(), protocol, hostname: Hostname::Any }.chain(None)),
+        ListenerProtocol::Https if summary.served => summary.route_config().map(|config| FilterChain {
+            name: config.resource_name().into(),
+            leads_to: LeadsTo::RouteConfiguration,
+            hostname: summary.hostname.clone(),
+            tls: state.tls(),
+        }),
+        // One of TLS has chains for the hostnames of its routes.
+        ListenerProtocol::Https | ListenerProtocol::TlsPassthrough | ListenerProtocol::TlsTerminate => None,
+    };
+    let hostname = chain.as_ref().map_or(&summary.hostname, |chain| &chain.hostname);
+    let name = (key.gateway.clone(), summary.port, hostname.clone());
+    let claim = if chain.is_some() { Claim::Chain } else { Claim::Closed };
+    scope.emit::<ServerClaims>(name.clone(), (claim, summary.hostname.clone(), key.name.clone()), chain);
+    scope.demand::<ServerName>(name);
 }
 
 /// The usable certificates, the first that is not, and the first that should be looked at.

@@ -21,7 +21,7 @@ use crate::{
     tables::{
         gateway::{GatewayModel, GatewayRow, ListenerModel},
         host::HostsOf,
-        listener::{ListenerRow, PortHosts, PortListeners},
+        listener::{ListenerRow, MOST_LISTED, PortHosts, PortListeners},
         set::{SetHead, SetRow, SetsOf},
     },
 };
@@ -146,10 +146,13 @@ impl Inspector<'_> {
         }
     }
 
-    /// Whether a hostname is another listener's than that of this route configuration, over TLS.
+    /// Whether a hostname is another listener's than that of this route configuration, over TLS, or is answered as if it were.
     pub fn is_of_another_listener(self, config: &RouteConfigId, hostname: &Hostname) -> bool {
         let Some(own) = &config.listener else { return false };
         let listeners = self.engine.group::<PortListeners>(&(config.gateway.clone(), config.port));
+        if listeners.len() > MOST_LISTED && *hostname == Hostname::Any {
+            return true;
+        }
         let mut over_tls = listeners.iter().filter(|(_, at)| at.over_tls());
         over_tls.any(|((other, name), _)| other == hostname && name != own)
     }

@@ -1,24 +1,23 @@
 //! Listeners where Envoy is asked first. What routes have in them, the chains of hostnames of TLSRoutes, is judged chain by chain in
 //! the names of those routes, so that no route holds up what its Gateway says.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::{BTreeSet, HashSet};
 
 use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port,
     downstream::{HttpConfig, ListenerConfig},
-    listener::{FilterChain, LeadsTo, Listener},
+    listener::{FilterChain, LeadsTo, Listener, ListenerHead},
 };
 
-use super::{closed, is_stream, listener, stream_chain};
+use super::listener::listener;
 use crate::{
     gateway::policy::DownstreamOf,
-    offer::is_strict,
     stream::place_of,
     tables::{
         input::{ClearedListener, ClearedPart, Config, ObjectKey, RefusedPart, object_id},
-        listener::{ListenerRow, PortListeners},
+        listener::{ListenerRow, PortListener, PortListeners},
         stream::{ChainsAt, Winner},
         strict::{OfferedListener, Owner, Part, PartId},
     },
@@ -28,21 +27,36 @@ impl Derived for OfferedListener {
     /// Without what routes have in it.
     fn compute(scope: &Emitter<'_>, (gateway, port): &(NsName, Port)) -> Option<Listener> {
         let now = listener(scope, gateway, *port)?;
-        let is_own = |chain: &&FilterChain| chain.leads_to == LeadsTo::RouteConfiguration || !now.over_tls;
+        let is_own = |chain: &&FilterChain| chain.leads_to == LeadsTo::RouteConfiguration || !now.head.over_tls;
         let chains: Vec<_> = now.chains.iter().filter(is_own).cloned().collect();
         let hostnames = chains.iter().map(|chain| chain.hostname.clone()).collect();
-        let closed = closed(&scope.group::<PortListeners>(&(gateway.clone(), *port)), &hostnames, []);
+        let closed = closed(&scope.group::<PortListeners>(&(gateway.clone(), *port)), &hostnames);
         Some(Listener { chains, closed, ..now })
     }
 }
 
-/// A listener as it is sent. Where Envoy is asked first it is as it was cleared, without what of it is gone, and a hostname whose
+/// Hostnames that would otherwise fall to the chain of a broader one of these: of listeners that are not served, and of those of TLS,
+/// whose routes are not looked at. Each once, and none that has a chain.
+fn closed(listeners: &engine::View<PortListeners>, chains: &HashSet<Hostname>) -> Vec<Hostname> {
+    let over_tls = || listeners.iter().filter(|(_, at)| at.over_tls());
+    let is_taken = |hostname: &Hostname| hostname.covering().skip(1).any(|broader| chains.contains(&broader));
+    // A listener of TLS is there before its first route.
+    let has_streams = over_tls().any(|(_, at)| is_stream(at));
+    let whole = over_tls().filter(|(_, at)| !at.served || is_stream(at)).map(|((hostname, _), _)| hostname.clone());
+    let mut seen = HashSet::new();
+    let whole = whole.filter(|hostname| has_streams || is_taken(hostname));
+    whole.filter(|hostname| !chains.contains(hostname) && seen.insert(hostname.clone())).collect()
+}
+
+/// Whether the routes of a listener that is served are TLSRoutes.
+fn is_stream(at: &PortListener) -> bool {
+    at.served && at.over_tls() && at.protocol.streams().is_some()
+}
+
+/// A listener as it is sent where Envoy is asked first: as it was cleared, without what of it is gone, and a hostname whose
 /// chain is refused is closed.
 pub(super) fn served(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Listener> {
     let mut now = listener(scope, gateway, port)?;
-    if !is_strict(scope) {
-        return Some(now);
-    }
     let mut cleared = Listener::clone(&*scope.get::<ClearedListener>(&(gateway.clone(), port))?);
     let mut refused = BTreeSet::new();
     for name in listeners_of_streams(scope, gateway, port) {
@@ -84,22 +98,19 @@ pub(super) fn chain(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostnam
 
 fn chain_at(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostname) -> Option<Part> {
     let place = place_of(scope, listener, hostname)?;
-    let model = &scope.get::<ListenerRow>(listener)?.model;
-    let at = scope.group::<PortListeners>(&(listener.gateway.clone(), model.port));
-    let at = at.get(&(model.hostname.clone(), listener.name.clone()))?;
-    let chain = stream_chain(&place, at);
+    let row = scope.get::<ListenerRow>(listener)?;
+    let model = &row.model;
+    let chain = place.chain(row.tls());
     let said = scope.get::<DownstreamOf>(&(listener.gateway.clone(), model.port));
     let said = said.map(|merged| merged.config.clone()).unwrap_or_default();
-    let alone = Listener {
+    let head = ListenerHead {
         gateway: listener.gateway.clone(),
         name: "chain".into(),
         addresses: vec!["0.0.0.0".into()],
         bind_port: model.port,
-        pseudonym: Arc::default(),
-        chains: vec![chain.clone()],
-        closed: Vec::new(),
         over_tls: true,
         config: ListenerConfig { http: HttpConfig::default(), ..said },
     };
+    let alone = Listener { head, chains: vec![chain.clone()], closed: Vec::new() };
     Some(Part::Chain(chain, envoy::listener::listener(&alone, &scope.get::<Config>(&())?.edge)))
 }

@@ -357,7 +357,7 @@ fn needs(translator: &Translator, place: &Place) -> Option<Box<[PartId]>> {
 
 /// The clusters of those who are told of requests by a listener.
 fn sinks(listener: &Listener) -> impl Iterator<Item = PartId> {
-    let sinks = listener.config.http.sinks().filter(|sink| sink.is_there);
+    let sinks = listener.head.config.http.sinks().filter(|sink| sink.is_there);
     sinks.map(|sink| PartId::Cluster(ClusterId::from(sink)))
 }
 

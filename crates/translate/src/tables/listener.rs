@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use engine::Scope;
+use engine::{Group, Scope};
+use envoy::listener::{Chain, Common};
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind,
     filter::Scheme,
-    listener::{ClientMode, ListenerProtocol, PortClass},
+    listener::{ClientMode, FilterChain, ListenerProtocol, PortClass, TlsSecret, TlsTermination},
 };
 
 use super::{
@@ -20,6 +21,22 @@ tables! {
     ListenerRow: ListenerId => ListenerState;
     /// Scheme and Gateway port of a listener of requests.
     ServedAt: ListenerId => (Scheme, Port);
+    /// A port of TCP at which a listener is served: the one that Envoy binds, and whether connections begin with TLS there.
+    BoundAt: (NsName, Port) => (Port, bool);
+    /// Has a port have the chain that all of its listeners of plain HTTP share.
+    HttpChain: (NsName, Port) => ();
+    /// What becomes of connections that name a server, and of all connections where none is named ([`Hostname::Any`]).
+    ServerName: (NsName, Port, Hostname) => ();
+    /// Whether a hostname has a filter chain.
+    HasChain: (NsName, Port, Hostname) => ();
+    /// Whether a port has listeners of protocol TLS that are served.
+    HasTlsListeners: (NsName, Port) => ();
+    /// The hostnames of all listeners of a port over TLS, each once; absent where they are too many to be listed at each.
+    TlsHosts: (NsName, Port) => Vec<Hostname>;
+    /// What all filter chains of a port say alike.
+    ChainsAlike: (NsName, Port) => Common;
+    /// The filter chains that close connections.
+    ClosedChains: (NsName, Port) => Vec<Chain>;
 }
 
 groups! {
@@ -31,7 +48,58 @@ groups! {
     /// The listeners of a port, of TCP and of UDP, served or not, the most specific hostname first. Those of which nobody knows
     /// what they are to be are left out.
     PortListeners: (NsName, Port), (Hostname, ListenerName) => PortListener;
+    /// What listeners and places of streams want done with connections that name a server: the filter chain that takes them; none where
+    /// they are to be closed, so that no broader one does. The first is heard.
+    ServerClaims: (NsName, Port, Hostname), ClaimRank => Option<FilterChain>;
+    /// The listeners of a port over TLS, served or not, whose hostnames one covers, but for those that have it themselves.
+    TlsHostsBelow: (NsName, Port, Hostname), (Hostname, ListenerName) => ();
+    /// The listeners of protocol TLS of a port that are served.
+    TlsListeners: (NsName, Port), ListenerName => ();
+    /// The server names of a port whose connections are closed.
+    ClosedNames: (NsName, Port), (ClaimRank, Hostname) => ();
 }
+
+/// The filter chains of a port, by the hostnames and names of their listeners, and their own hostnames.
+pub(crate) struct FilterChains;
+
+impl Group for FilterChains {
+    const NAME: &'static str = "FilterChains";
+    type Key = (NsName, Port);
+    type Sort = (Hostname, ListenerName, Hostname);
+    type Entry = Chained;
+    type Summary = ();
+
+    fn hash(chained: &Chained) -> [u8; 16] {
+        *chained.encoded.hash()
+    }
+}
+
+/// A filter chain that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chained {
+    pub(crate) chain: FilterChain,
+    pub(crate) encoded: Chain,
+}
+
+/// Who is heard first of those who want something done with connections: by what they want, and by the hostname and the name of their
+/// listener.
+pub(crate) type ClaimRank = (Claim, Hostname, ListenerName);
+
+/// What is wanted of connections that name a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// That a filter chain takes them.
+    Chain,
+    /// That they are closed, as those of a listener that is not served, or of one of TLS that has no route for them.
+    Closed,
+    /// The same, since there is no room for a hostname of a route.
+    Shut,
+}
+
+/// How many listeners a port may have for each to list the hostnames of all others. Beyond that each answers 421 for all hosts but its
+/// own, whether another listener has them or not: every list would change with every listener, and all of them together would grow with the
+/// square of these.
+pub(crate) const MOST_LISTED: usize = 128;
 
 /// A listener with everything that decides whether it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +126,15 @@ impl ListenerState {
         let shown = self.secrets.iter().map(|secret| OutputId::Secret(gateway.clone(), secret.clone()));
         let asked = self.clients.as_ref().and_then(Clients::asked);
         shown.chain(asked.map(|bundle| OutputId::Authorities(gateway.clone(), bundle.clone())))
+    }
+
+    /// The TLS that ends at it.
+    pub(crate) fn tls(&self) -> Option<TlsTermination> {
+        self.model.protocol.is_some_and(ListenerProtocol::ends_tls).then(|| TlsTermination {
+            secrets: self.secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+            clients: self.clients.as_ref().and_then(Clients::asked).map(|bundle| bundle.to_string().into()),
+            asks_unjudged: self.clients.as_ref().is_some_and(Clients::asks_unjudged),
+        })
     }
 
     /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
@@ -148,12 +225,6 @@ pub(crate) struct PortListener {
     pub(crate) protocol: ListenerProtocol,
     /// The port that Envoy binds.
     pub(crate) bind_port: Port,
-    /// Secrets with certificates to present.
-    pub(crate) secrets: Arc<[NsName]>,
-    /// By whom certificates of clients are judged; none where nobody judges them.
-    pub(crate) clients: Option<BundleId>,
-    /// Whether they are asked for all the same.
-    pub(crate) asks_unjudged: bool,
 }
 
 impl PortListener {

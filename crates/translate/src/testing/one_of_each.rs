@@ -242,7 +242,11 @@ pub fn one_of_each() -> Vec<Value> {
         at_host(
             listener_set(
                 "infra/guests",
-                json!([http("shop", 9092, "shop.example.com"), https("tls", 9445, "shop.example.com", "one"),]),
+                json!([
+                    http("shop", 9092, "shop.example.com"),
+                    https("tls", 9445, "shop.example.com", "one"),
+                    https("lacking", 9445, "lacking.example.com", "nothing"),
+                ]),
             ),
             "2026-01-01T00:00:00Z",
         ),

@@ -1,8 +1,8 @@
 //! Listeners of one port: who serves a hostname, and who does not.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::scene::{Scene, gateway, http, https, route, secret, service};
+use super::scene::{Scene, gateway, hosting, http, https, listener_set, route, secret, service};
 
 /// A listener whose selector Kubernetes would refuse, so that it is not served.
 fn refused(name: &str, hostname: &str) -> serde_json::Value {
@@ -133,4 +133,45 @@ fn a_chain_that_is_longer_than_clients_want_is_served_with_a_warning_and_one_tha
     assert!(conditions.contains("its 400 certificates have") && conditions.contains("at most 102400"), "{conditions}");
     scene.put(of_length(1));
     assert_eq!(scene.0.problems(), []);
+}
+
+/// A Gateway with a listener for `*.example.com`, and ListenerSets with as many more, each for a hostname below it.
+fn crowd(many: usize) -> Scene {
+    let mut own = secret("c");
+    own["metadata"]["namespace"] = json!("apps");
+    let edge = hosting("edge", json!([https("wild", 443, "*.example.com", "c")]), "All");
+    Scene::new([secret("c"), own, edge].into_iter().chain((0..many).map(|index| set(index, &format!("h{index}")))))
+}
+
+fn set(index: usize, host: &str) -> Value {
+    listener_set(&format!("apps/set-{index}"), json!([https("a", 443, &format!("{host}.example.com"), "c")]))
+}
+
+#[test]
+fn listeners_that_are_many_do_not_list_each_other_and_answer_421_for_all_hosts_but_their_own() {
+    let few = crowd(5);
+    assert_eq!(few.hosts("https/443/apps/set-0/a").len(), 6);
+    let many = crowd(150);
+    let hosts = many.hosts("https/443/apps/set-0/a");
+    assert_eq!(hosts.len(), 2);
+    assert_eq!((hosts["h0.example.com"].len(), &*hosts["*"]), (0, &["misdirected".to_owned()][..]));
+    // What a broader one covers it lists: others have that.
+    let hosts = many.hosts("https/443/wild");
+    assert_eq!(hosts.len(), 152);
+    assert_eq!(hosts["*.example.com"], [""; 0]);
+    for host in ["h7.example.com", "h149.example.com", "*"] {
+        assert_eq!(hosts[host], ["misdirected"], "{host}");
+    }
+}
+
+#[test]
+fn a_hostname_of_one_of_many_listeners_over_tls_changes_its_own_and_broader_ones() {
+    let [few, many] = [150, 300].map(|many| {
+        let changes = crowd(many).put(set(3, "other"));
+        let mut changed: Vec<_> = changes.resources.iter().map(|(key, _)| key.name.to_string()).collect();
+        changed.sort();
+        (changes.computed, changed)
+    });
+    assert_eq!(few, many);
+    assert_eq!(few.1, ["https/443/apps/set-3/a", "https/443/wild", "listener/443"]);
 }

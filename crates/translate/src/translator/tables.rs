@@ -67,7 +67,11 @@ use crate::{
             EditionObjects, EditionRoutes, Editions, Extensions, Gateways, Grants, ListenerPolicies, ListenerSets,
             ObjectKey, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
         },
-        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
+        listener::{
+            BoundAt, ChainsAlike, ClosedChains, ClosedNames, FilterChains, HasChain, HasTlsListeners, HttpChain,
+            ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt, ServerClaims, ServerName, TlsHosts,
+            TlsHostsBelow, TlsListeners,
+        },
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, ListenerPoliciesOf, ListenerSelecting,
@@ -217,6 +221,8 @@ pub(super) fn all() -> Engine {
         .group::<ListenerIndex>()
         .group::<PortHosts>()
         .group::<PortListeners>()
+        .group::<TlsHostsBelow>()
+        .lookup::<TlsHosts>()
         .lookup::<Admits>()
         .lookup::<Open>()
         .lookup::<Candidates>()
@@ -305,6 +311,17 @@ pub(super) fn all() -> Engine {
         .derived::<ServedPlace>()
         .group::<ChainsAt>()
         .group::<ShutAt>()
+        .lookup::<BoundAt>()
+        .derived::<HttpChain>()
+        .group::<ServerClaims>()
+        .lookup::<HasChain>()
+        .group::<TlsListeners>()
+        .lookup::<HasTlsListeners>()
+        .lookup::<ChainsAlike>()
+        .derived::<ServerName>()
+        .group::<FilterChains>()
+        .group::<ClosedNames>()
+        .lookup::<ClosedChains>()
         .lookup::<ShutHost>()
         .group::<Charges>()
         .derived::<Asking>()

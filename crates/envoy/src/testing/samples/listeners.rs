@@ -8,7 +8,7 @@ use ir::{
         AccessLog, CertificateDetail, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat,
         LogStream, LogTo, ProxyProtocolFrom, ServerHeader, StripPort, ToldOfClients, Traces,
     },
-    listener::{FilterChain, LeadsTo, Listener, TlsTermination, UdpListener},
+    listener::{FilterChain, LeadsTo, Listener, ListenerHead, TlsTermination, UdpListener},
     upstream::Keepalive,
 };
 use validate::format;
@@ -28,19 +28,24 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         }),
     };
     let listener = |port: u16, addresses: &[&str], chains| Listener {
-        name: format!("listener/{port}").into(),
-        addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
-        bind_port: 10_000 + port,
-        gateway: NsName::new("infra", "edge"),
-        pseudonym: "portcullis-0".into(),
-        over_tls: matches!(port, 443..=445),
+        head: ListenerHead {
+            name: format!("listener/{port}").into(),
+            addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
+            bind_port: 10_000 + port,
+            gateway: NsName::new("infra", "edge"),
+            over_tls: matches!(port, 443..=446),
+            config: match port {
+                81 => said(),
+                445 => said_of_proxies(),
+                _ => ListenerConfig::default(),
+            },
+        },
         chains,
         closed: if port == 443 {
             vec![Hostname::parse("b.example.com"), Hostname::parse("*.b.example.com")]
         } else {
             vec![]
         },
-        config: ListenerConfig::default(),
     };
     let stream =
         |name: &str, hostname: &str, tls| FilterChain { leads_to: LeadsTo::Cluster, ..chain(name, hostname, tls) };
@@ -56,11 +61,10 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
             ],
         ),
         listener(444, &["::1", "127.0.0.1", "127.0.0.2"], vec![chain("https/444/one", "*.a.example.com", true)]),
-        Listener { config: said(), ..listener(81, &["127.0.0.1"], vec![chain("http/81", "", false)]) },
-        Listener { config: said_of_proxies(), ..listener(445, &["::1"], vec![chain("https/445/one", "", true)]) },
+        listener(81, &["127.0.0.1"], vec![chain("http/81", "", false)]),
+        listener(445, &["::1"], vec![chain("https/445/one", "", true)]),
         listener(5432, &["127.0.0.1"], vec![stream("tcp/db", "", false)]),
         Listener {
-            over_tls: true,
             closed: vec![Hostname::Any, Hostname::parse("c.example.com")],
             ..listener(
                 446,

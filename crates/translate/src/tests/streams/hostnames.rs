@@ -109,3 +109,16 @@ fn a_hostname_of_another_listener_is_told_unless_the_route_is_served_there_on_th
     let served = scene(listeners, [tls_route("r", &["a.example.com"], to("a"))]);
     assert!(!told(&served).contains("is not served"), "{}", told(&served));
 }
+
+/// Thousands of chains are not encoded anew for one.
+#[test]
+fn a_hostname_more_costs_the_same_among_few_and_many() {
+    let route = |index: usize| tls_route(&format!("r{index}"), &[&format!("h{index}.example.com")], to("a"));
+    let [few, many] = [10, 200].map(|many| {
+        let mut scene = scene(json!([tls("through", 443, "", None)]), (0..many).map(route));
+        let computed = scene.put(route(many)).computed;
+        assert_eq!(chains(&scene, "listener/443").len(), many + 2, "with what is closed");
+        computed
+    });
+    assert_eq!(few, many);
+}
