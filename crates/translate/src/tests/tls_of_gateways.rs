@@ -69,6 +69,7 @@ fn what_is_asked_of_a_port_holds_in_place_of_what_is_asked_of_all() {
     assert_eq!(strict["commonTlsContext"]["validationContextSdsSecretConfig"]["name"], BUNDLE);
     let resumes = [&strict["disableStatelessSessionResumption"], &strict["disableStatefulSessionResumption"]];
     assert_eq!(resumes, [true, true]);
+    let taken = |socket: &Value| socket["commonTlsContext"]["validationContext"]["trustChainVerification"].clone();
     let nothing_asked = |socket: &Value| {
         let fields =
             ["requireClientCertificate", "disableStatelessSessionResumption", "disableStatefulSessionResumption"];
@@ -77,7 +78,8 @@ fn what_is_asked_of_a_port_holds_in_place_of_what_is_asked_of_all() {
             && common["validationContextSdsSecretConfig"].is_null()
             && fields.iter().all(|it| socket[it].is_null())
     };
-    assert!(nothing_asked(&socket(&scene, 8443)), "what would not be judged is not asked for");
+    assert!(nothing_asked(&socket(&scene, 8443)), "nothing is needed");
+    assert_eq!(taken(&socket(&scene, 8443)), "ACCEPT_UNTRUSTED", "and whatever is shown is taken");
     assert!(scene.resource("infra/edge", ResourceKind::Secret, BUNDLE).is_some());
     assert_eq!([said(&scene, "tls"), said(&scene, "other"), said(&scene, "plain")], [GOOD; 3]);
     let told = scene.gateway_message("infra/edge", "InsecureFrontendValidationMode");
@@ -85,7 +87,7 @@ fn what_is_asked_of_a_port_holds_in_place_of_what_is_asked_of_all() {
     assert!(scene.problems().iter().any(|it| it.contains("AllowValidOnly")), "{:?}", scene.problems());
     // A port of which something else is said asks for nothing that is not said there.
     scene.put(frontend(asks(&ca(), "AllowValidOnly"), json!([{"port": 8443, "tls": {}}])));
-    assert!(nothing_asked(&socket(&scene, 8443)));
+    assert!(nothing_asked(&socket(&scene, 8443)) && taken(&socket(&scene, 8443)).is_null());
     assert_eq!(socket(&scene, 443), strict);
     assert_eq!(scene.gateway("infra/edge", "InsecureFrontendValidationMode"), "");
     assert_eq!(scene.problems(), [""; 0]);
