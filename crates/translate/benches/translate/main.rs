@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench translate` prints times; with `-- instructions` it counts instructions by running itself under
 //! valgrind, which no other load on the machine disturbs. `-- trees` has the times of delegated routes alone, and
-//! `-- tree-instructions` their instructions, both with those of policies. `-- policies` has the latter alone, times and memory too. With `report` behind the arguments of one run it says which rows it computed.
+//! `-- tree-instructions` their instructions, both with those of policies and of streams. `-- policies` and `-- streams` have these alone,
+//! times and memory too. With `report` behind the arguments of one run it says which rows it computed.
 
 use std::{
     hint::black_box,
@@ -15,6 +16,7 @@ use ir::Settings;
 use translate::{Change, Translator};
 
 mod policies;
+mod streams;
 mod tree;
 mod world;
 
@@ -58,6 +60,15 @@ fn main() {
             cold("leaves of the same, each with its own too", parse(leaves), Tree::settings(), objects);
         }
         ["cold", "wildcards"] => cold("routes that delegate to *", 12, World::settings(), tree::wildcards()),
+        ["cold", "sets", sets, protocol] => {
+            let objects = streams::hosts(parse(sets), protocol);
+            cold(
+                &format!("ListenerSets with a host of {protocol} and a route"),
+                parse(sets),
+                World::settings(),
+                objects,
+            );
+        }
         ["cold", routes] => cold("routes", parse(routes), World::settings(), World::new(parse(routes)).objects()),
         ["trees"] => tree_times(),
         ["policies"] => {
@@ -66,6 +77,15 @@ fn main() {
                 cold_apart(&["cold", what, "10000"]);
             }
             for step in &policies::STEPS {
+                instructions_of(step.name, step.sizes);
+            }
+        }
+        ["streams"] => {
+            changes(streams::STEPS.iter());
+            for protocol in ["HTTP", "HTTPS"] {
+                cold_apart(&["cold", "sets", "5000", protocol]);
+            }
+            for step in &streams::STEPS {
                 instructions_of(step.name, step.sizes);
             }
         }
@@ -187,11 +207,14 @@ fn tree_times() {
         cold_apart(&["cold", what, "10000"]);
     }
     cold_apart(&["cold", "wildcards"]);
+    for protocol in ["HTTP", "HTTPS"] {
+        cold_apart(&["cold", "sets", "5000", protocol]);
+    }
 }
 
-/// Changes of trees and of policies.
+/// Changes of trees, of policies and of streams.
 fn steps() -> impl Iterator<Item = &'static tree::Step> {
-    tree::STEPS.iter().chain(&policies::STEPS)
+    tree::STEPS.iter().chain(&policies::STEPS).chain(&streams::STEPS)
 }
 
 /// In a process of its own, so that memory is that of one world.

@@ -38,11 +38,7 @@ impl World {
     }
 
     pub(crate) fn objects(&self) -> Vec<Object> {
-        let class = json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "portcullis"},
-            "spec": {"controllerName": "portcullis.dev/gateway-controller"},
-        });
-        let mut objects = vec![decode(class), Self::namespace_with_label(self, 0)];
+        let mut objects = vec![class(), Self::namespace_with_label(self, 0)];
         objects.extend((0..self.routes.div_ceil(self.per_gateway)).map(gateway));
         objects.extend((0..self.routes).map(|index| self.route(index)));
         objects.extend((0..self.routes / 2).map(service));
@@ -98,6 +94,13 @@ impl World {
             },
         }))
     }
+}
+
+pub(crate) fn class() -> Object {
+    decode(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "portcullis"},
+        "spec": {"controllerName": "portcullis.dev/gateway-controller"},
+    }))
 }
 
 fn gateway(index: usize) -> Object {
