@@ -236,7 +236,7 @@ fn bootstrap(port: u16, policy: &Value, action: &Value, echo: &Echo) -> Result<V
     let others = units::Others { secrets: &Keys, extensions: &Providers };
     let units = units::read(&spec, &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let slots: Vec<_> =
-        units.iter().flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default()).collect();
+        units.iter().flat_map(|said| said.unit.as_ref().map_or(&[][..], units::SharedUnit::slots)).collect();
     let configs = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
     let message = Fields::of(&Route::default()).map(13, configs).into_bytes();
     let said = envoy_json::value("envoy.config.route.v3.Route", &message)?;

@@ -35,7 +35,7 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
         if let Some((holding, others)) = lineage.wide.as_ref().and_then(|wide| wide.policies(what)) {
             // What is nearer says all of it, that included which it is merged with.
             let is_said = !from.is_empty();
-            let holding = holding.iter().map(ToString::to_string).filter(|wide| !from.contains(wide));
+            let holding = holding.map(ToString::to_string).filter(|wide| !from.contains(wide));
             let holding: Vec<_> = holding.collect();
             let holds = if is_said { &mut overridden } else { &mut from };
             holds.extend(holding);

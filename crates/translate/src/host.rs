@@ -19,6 +19,7 @@ use ir::{
     Chain, Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteConfigId, filter::Scheme,
     matching::Precedence,
 };
+use units::AnyUnit;
 
 use crate::{
     alike::{self, said_for},
@@ -295,19 +296,26 @@ fn hold(
 ) {
     let place = PolicyPlace::Rule(chain.clone(), *rule, listener.clone());
     let closed = resolved.fault().map(|_| Standing::Closed);
-    for policy in &policies.all {
+    for (policy, standing) in policies.standings() {
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
-        if let Some(standing) = policies.standing(policy).or(closed) {
+        if let Some(standing) = standing.or(closed) {
             scope.emit::<Standings>(policy.clone(), place.clone(), standing);
         }
     }
-    let wide = |field| scope.get::<SlotHolders>(&(listener.clone(), field));
+    let wide =
+        |field| AnyUnit::is_slot_at(field).then(|| scope.get::<SlotHolders>(&(listener.clone(), field))).flatten();
     // Those that hold for all of the listener, and not here.
     let mut yielding: Vec<ObjectId> = Vec::new();
+    // What wins one field often wins the others too.
+    let mut told: Vec<(ObjectId, Arc<Override>)> = Vec::new();
     let mut override_by = |policy: &ObjectId, to: Arc<Override>| {
+        if told.iter().any(|(known, by)| known == policy && *by == to) {
+            return;
+        }
         if !policies.all.contains(policy) && !yielding.contains(policy) {
             yielding.push(policy.clone());
         }
+        told.push((policy.clone(), to.clone()));
         scope.demand::<Overridden>((policy.clone(), to));
     };
     for unit in &policies.units {

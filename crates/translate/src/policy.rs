@@ -16,7 +16,7 @@ use std::sync::Arc;
 use api::{Kind, Object, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{Problem, RouteId, Severity, filter::PathModifier};
-use units::{AnyUnit, Others, ParsedUnit, Unit, UrlRewrite};
+use units::{AnyUnit, Others, ParsedUnit, SharedUnit, Unit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
@@ -39,7 +39,10 @@ impl Derived for PolicyRow {
             |policy| traffic(scope, policy),
             |policy| {
                 let said = sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec));
-                Ok(vec![ParsedUnit { field: UrlRewrite::FIELD, unit: said.map(AnyUnit::UrlRewrite) }])
+                Ok(vec![ParsedUnit {
+                    field: UrlRewrite::FIELD,
+                    unit: said.map(|said| AnyUnit::UrlRewrite(said).into()),
+                }])
             },
         )
     }
@@ -78,11 +81,11 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Parse
 }
 
 /// Refuses a unit with expressions that take too long.
-fn affordable(scope: &Emitter<'_>, unit: &AnyUnit) -> Result<(), Problem> {
-    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
+fn affordable(scope: &Emitter<'_>, unit: &SharedUnit) -> Result<(), Problem> {
+    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = &**unit {
         replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
     }
-    let patterns: Vec<_> = unit.slots().into_iter().flat_map(|slot| slot.patterns.to_vec()).collect();
+    let patterns: Vec<_> = unit.slots().iter().flat_map(|slot| slot.patterns.iter().cloned()).collect();
     if patterns.is_empty() { Ok(()) } else { matchable(scope, &patterns, &format!("spec.{}", unit.field())) }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 use placed_rule::PlacedRule;
-pub(crate) use policies::{Policies, UnitOutcome};
+pub(crate) use policies::Policies;
 use resolution::Resolution;
 use unwritten::Unwritten;
 pub(crate) use unwritten::{ANYWHERE, Priced};

@@ -151,8 +151,8 @@ mod tests {
     fn counts_with(secret: &units::Everywhere, spec: serde_json::Value, allocated: u64) {
         let spec = serde_json::from_value(spec).expect("a spec");
         let others = units::Others { secrets: secret, extensions: &units::Everybody };
-        let said = units::read(&spec, &others).expect("a policy").remove(0).unit.expect("a unit").slots();
-        let counted = slots(&said);
+        let said = units::read(&spec, &others).expect("a policy").remove(0).unit.expect("a unit");
+        let counted = slots(said.slots());
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::Invalid;
 
-use super::{Deep, Refused, Unit, all_slots, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// Which pages of other origins may ask; none switches it off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +107,7 @@ impl Unit for Cors {
 
     /// A filter of the rule wins as a whole.
     fn apply(&self, rule: &mut Handling) -> bool {
-        let holds = rule.fields.cors.is_none();
-        if holds {
-            rule.slots.extend(all_slots(self));
-        }
-        holds
+        rule.fields.cors.is_none()
     }
 
     fn explain(route: &Route) -> Option<String> {

@@ -40,6 +40,7 @@ mod request_mirror;
 mod retry;
 mod secret_store;
 mod secrets;
+mod shared;
 mod spec;
 mod stat_prefix;
 mod timeouts;
@@ -65,6 +66,7 @@ pub use secret_store::SecretStore;
 #[cfg(any(test, feature = "testing"))]
 pub use secrets::Everywhere;
 pub use secrets::{Credentials, SecretReader};
+pub use shared::SharedUnit;
 pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.
@@ -135,9 +137,9 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         None
     }
 
-    /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
-    fn apply(&self, rule: &mut Handling) -> bool {
-        rule.slots.extend(all_slots(self));
+    /// Has a rule do what it says apart from slots. False where the rule's own fields say all of it, so that nothing of the
+    /// unit holds, nor of what it says in slots.
+    fn apply(&self, _rule: &mut Handling) -> bool {
         true
     }
 
@@ -198,15 +200,10 @@ pub struct ParsedUnit {
     /// The unit's field.
     pub field: &'static str,
     /// The unit, or why it cannot be served.
-    pub unit: Result<AnyUnit, Problem>,
+    pub unit: Result<SharedUnit, Problem>,
 }
 
 impl ParsedUnit {
-    /// One that is served.
-    pub fn sound(unit: AnyUnit) -> Self {
-        Self { field: unit.field(), unit: Ok(unit) }
-    }
-
     /// The unit to which a field of a policy belongs, as a problem names it; none if to all of them.
     pub fn unit_at(field: &str) -> Option<&'static str> {
         let path = field.strip_prefix("spec.")?;
@@ -369,7 +366,7 @@ macro_rules! units {
             }
 
             /// As [`Unit::apply`].
-            pub fn apply(&self, rule: &mut Handling) -> bool {
+            pub(crate) fn apply(&self, rule: &mut Handling) -> bool {
                 match self {
                     $(Self::$unit(unit) => unit.apply(rule),)+
                 }
@@ -486,7 +483,8 @@ pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<Parse
     let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
     let said = written.filter_map(|(field, written)| {
-        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, others).transpose()? })
+        let unit = AnyUnit::read(field, written, policy, others).transpose()?;
+        Some(ParsedUnit { field, unit: unit.map(SharedUnit::from) })
     });
     Ok(said.collect())
 }
@@ -495,11 +493,12 @@ pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<Parse
 fn written(policy: &TrafficPolicySpec) -> Result<Vec<(String, &Value)>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
-        let prefix = format!("{name}.");
-        if AnyUnit::FIELDS.iter().all(|field| !field.starts_with(&prefix)) {
+        let is_in_group = |field: &&str| field.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('.'));
+        if !AnyUnit::FIELDS.iter().any(is_in_group) {
             written.push((name.to_string(), value));
             continue;
         }
+        let prefix = format!("{name}.");
         let Some(group) = value.as_object() else {
             return Err(Refused::new("", "must be a mapping; correct or remove it").problem(
                 Severity::Refused,

@@ -31,7 +31,7 @@ fn others(secrets: &secrets::Store) -> Others<'_> {
 
 fn units(spec: Value) -> Vec<AnyUnit> {
     let said = read(&policy(spec), &others(&secrets::samples())).expect("units");
-    said.into_iter().map(|said| said.unit.expect("a unit that is served")).collect()
+    said.into_iter().map(|said| said.unit.expect("a unit that is served")).map(|unit| AnyUnit::clone(&unit)).collect()
 }
 
 /// Where a policy is refused, and why.
@@ -76,7 +76,7 @@ fn said(spec: Value) -> Vec<(&'static str, String)> {
 
 fn applied(spec: Value, fields: Fields) -> (Handling, Vec<bool>) {
     let mut rule = Handling { fields, ..Handling::default() };
-    let holds = units(spec).iter().map(|unit| unit.apply(&mut rule)).collect();
+    let holds = units(spec).into_iter().map(|unit| SharedUnit::from(unit).apply(&mut rule)).collect();
     (rule, holds)
 }
 

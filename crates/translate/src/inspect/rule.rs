@@ -14,12 +14,12 @@ use crate::{
         merge::Merged,
         wide::{ServedSlots, section},
     },
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, served_at},
     tables::{
         backend::{ClusterId, Shares, ShownThere},
         gateway::{ClientCertificate, Fault},
         input::ObjectKey,
-        policy::Winner,
+        policy::{UnitOutcome, Winner},
         tls::{BackendTls, NoRoom},
     },
     target::backend_object,
@@ -32,7 +32,7 @@ pub struct ServedRule(Arc<Resolved>);
 /// What policies of a listener and of its Gateway say for all routes there.
 #[derive(Clone)]
 pub struct WideUnits {
-    units: Arc<Box<[Merged]>>,
+    units: Arc<Box<[Arc<Merged>]>>,
     slots: Option<Arc<Box<[Slot]>>>,
 }
 
@@ -109,15 +109,15 @@ impl WideUnits {
     }
 
     /// The policies of which `field` holds there in a slot of the filter chain, and those in whose place they do.
-    pub fn policies(&self, field: &str) -> Option<(&[ObjectId], impl Iterator<Item = &ObjectId>)> {
-        let merged = self.units.iter().find(|merged| merged.is_slot(field))?;
-        Some((&merged.from, merged.overridden.iter().map(|lost| &lost.policy)))
+    pub fn policies(&self, field: &str) -> Option<(impl Iterator<Item = &ObjectId>, impl Iterator<Item = &ObjectId>)> {
+        let outcome = &self.units.iter().find(|merged| merged.is_slot(field))?.outcome;
+        Some((outcome.policies(), outcome.overridden.iter().map(|lost| &lost.policy)))
     }
 
     /// By whose word that is so, where the Gateway has it merged otherwise than is the default.
     pub fn words(&self, field: &str) -> Vec<String> {
         let merged = self.units.iter().filter(|merged| merged.is_slot(field));
-        merged.flat_map(|merged| &merged.words).map(ToString::to_string).collect()
+        merged.flat_map(|merged| &merged.outcome.words).map(ToString::to_string).collect()
     }
 }
 
@@ -171,7 +171,7 @@ impl ServedRule {
     /// The fields of which policies say something that matters there, each once.
     pub fn fields(&self) -> Vec<&'static str> {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
-        let is_said = |unit: &&UnitOutcome| {
+        let is_said = |unit: &&Arc<UnitOutcome>| {
             !unit.overridden.is_empty() || unit.winners.iter().any(|winner| matches!(winner, Winner::Policy(_)))
         };
         let mut fields: Vec<_> = units.filter(is_said).map(|unit| unit.field).collect();
@@ -189,7 +189,8 @@ impl ServedRule {
     pub fn policies(&self, field: &str) -> (Vec<&ObjectId>, Vec<&ObjectId>) {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
         let mut found = (Vec::new(), Vec::new());
-        for UnitOutcome { winners, overridden, .. } in units.filter(|unit| unit.field == field) {
+        for unit in units.filter(|unit| unit.field == field) {
+            let UnitOutcome { winners, overridden, .. } = &**unit;
             for winner in winners {
                 if let Winner::Policy(policy) = winner
                     && !found.0.contains(&policy)

@@ -9,7 +9,7 @@ use ir::{
     delegation::Priority,
     route::{ExtensionKind, ExtensionRef},
 };
-use units::{AnyUnit, ParsedUnit};
+use units::{AnyUnit, ParsedUnit, SharedUnit};
 
 use crate::{
     tables::{
@@ -30,6 +30,7 @@ pub(crate) struct Supplied {
     pub(crate) with: Vec<ObjectId>,
     /// Where the policy stands among those of its level.
     pub(super) order: Order,
+    key: UnitKey,
 }
 
 /// What decides which of two policies of a level is heard: the smallest counts first, then the first by name.
@@ -56,10 +57,16 @@ enum Closeness {
 pub(super) type UnitKey = (bool, usize);
 
 impl Supplied {
-    /// What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
+    fn new(policy: &ObjectId, parsed: &ParsedUnit, order: Order) -> Self {
+        let place = AnyUnit::FIELDS.iter().position(|field| *field == parsed.field);
+        // What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
+        let key = (policy.kind != Kind::RewritePolicy, place.unwrap_or(usize::MAX));
+        Self { policy: policy.clone(), parsed: parsed.clone(), with: Vec::new(), order, key }
+    }
+
+    /// Which unit it is.
     pub(super) fn key(&self) -> UnitKey {
-        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.parsed.field);
-        (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
+        self.key
     }
 
     /// Why it is heard, and not another of its level that says the same.
@@ -111,7 +118,7 @@ pub(crate) struct Kept {
     /// Who says it.
     pub(crate) policy: ObjectId,
     /// What is said.
-    pub(crate) unit: AnyUnit,
+    pub(crate) unit: SharedUnit,
     /// The DelegationPolicy that forbids it.
     pub(crate) keeper: NsName,
 }
@@ -179,7 +186,7 @@ impl Level {
             };
             match joined {
                 Some(unit) => {
-                    first.parsed.unit = Ok(unit);
+                    first.parsed.unit = Ok(unit.into());
                     first.with.push(supplied.policy);
                 }
                 None => self.units.push(supplied),
@@ -199,13 +206,7 @@ impl Level {
                 Ok(units) => {
                     let Rank { weight, age, .. } = &policy.rank;
                     let order = Order { closeness, weight: *weight, created: age.created };
-                    let supplied = |parsed: &ParsedUnit| Supplied {
-                        policy: id.clone(),
-                        parsed: parsed.clone(),
-                        with: Vec::new(),
-                        order,
-                    };
-                    self.units.extend(units.iter().map(supplied));
+                    self.units.extend(units.iter().map(|parsed| Supplied::new(&id, parsed, order)));
                 }
                 Err(fault) => {
                     self.broken.get_or_insert(Broken { field: None, message: without(&id, fault, &self.owner) });
@@ -233,7 +234,7 @@ impl Level {
 
     /// The same without units that are none of these, and without what nothing is left of.
     pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
-        let is_wanted = |supplied: &&Supplied| supplied.parsed.unit.as_ref().is_ok_and(&wanted);
+        let is_wanted = |supplied: &&Supplied| supplied.parsed.unit.as_ref().is_ok_and(|unit| wanted(unit));
         let units: Vec<_> = self.units.iter().filter(is_wanted).cloned().collect();
         let of =
             |supplied: &Supplied| std::iter::once(&supplied.policy).chain(&supplied.with).cloned().collect::<Vec<_>>();
@@ -280,7 +281,8 @@ impl Level {
 
     /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
     pub(super) fn kept_by(mut self, keeper: &NsName) -> Self {
-        let kept = self.units.extract_if(.., |supplied| supplied.parsed.unit.as_ref().is_ok_and(AnyUnit::disables));
+        let kept =
+            self.units.extract_if(.., |supplied| supplied.parsed.unit.as_ref().is_ok_and(|unit| unit.disables()));
         let kept = kept.filter_map(|Supplied { policy, parsed, .. }| {
             Some(Kept { policy, unit: parsed.unit.ok()?, keeper: keeper.clone() })
         });

@@ -11,28 +11,27 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use ir::{Problem, delegation::Priority};
-use units::AnyUnit;
+use units::SharedUnit;
 
 use super::level::{Level, Supplied, UnitKey};
-use crate::tables::policy::{Lost, Override, Why, Winner, Word};
+use crate::tables::policy::{Lost, Override, UnitOutcome, Why, Winner, Word};
 
 /// What all levels come to for one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
+    /// Which unit it is, among all.
+    pub(super) key: UnitKey,
     /// What holds, or why nobody knows what.
-    pub(crate) unit: Result<AnyUnit, Broken>,
-    /// The policies that supply it, the nearest first: one, or those that are merged deeply.
-    pub(crate) from: Vec<ObjectId>,
-    /// Those that say it too and are not heard.
-    pub(crate) overridden: Vec<Lost>,
-    /// The levels above that decided otherwise than is the default.
-    pub(crate) words: Vec<Word>,
+    pub(crate) unit: Result<SharedUnit, Broken>,
+    /// What becomes of it where it holds: the policies that supply it, the nearest first, are one, or those that are merged
+    /// deeply.
+    pub(crate) outcome: Arc<UnitOutcome>,
 }
 
 impl Merged {
     /// The unit's field.
     pub(crate) fn field(&self) -> &'static str {
-        self.unit.as_ref().map_or_else(|broken| broken.field, AnyUnit::field)
+        self.outcome.field
     }
 
     /// Whether it is this field, in slots of the filter chain.
@@ -46,100 +45,125 @@ impl Merged {
 pub(crate) struct Broken {
     /// The policy.
     pub(crate) policy: ObjectId,
-    /// The unit's field.
-    pub(crate) field: &'static str,
     /// The place of its level; 0 is the rule's own.
     pub(crate) level: usize,
     /// What is wrong with it.
     pub(crate) problem: Problem,
 }
 
-/// What levels come to for each unit that any of them says, in the order of units.
-pub(super) fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
-    let mut keys: Vec<_> = levels.clone().flat_map(|level| &level.units).map(Supplied::key).collect();
+/// What levels come to for each unit that any of them says, in the order of units. `levels` are the nearest first, each with
+/// its place.
+pub(super) fn all_merged<'a>(
+    levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
+) -> impl Iterator<Item = Arc<Merged>> {
+    let keys = keys(levels.clone().map(|(_, level)| level));
+    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
+}
+
+/// The units that levels say, each once, in their order.
+pub(super) fn keys<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<UnitKey> {
+    let mut keys: Vec<_> = levels.flat_map(|level| &level.units).map(Supplied::key).collect();
     keys.sort_unstable();
     keys.dedup();
-    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
+    keys
 }
 
 /// What units that say something come to at a Gateway, or at a listener below it. Where one of them is broken, or more than can
 /// be served, the listener answers 500.
-pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
-    all_merged(levels).filter(|merged| merged.unit.is_ok())
+pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Arc<Merged>> {
+    all_merged(levels.enumerate()).filter(|merged| merged.unit.is_ok())
+}
+
+/// What levels come to so far.
+struct Fold<'a> {
+    unit: Result<SharedUnit, Broken>,
+    from: Vec<&'a ObjectId>,
+    overridden: Vec<(&'a ObjectId, Option<Arc<Override>>)>,
+    words: Vec<Word>,
 }
 
 /// What `levels`, the nearest first, come to for a unit; none where none of them says it.
-fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Merged> {
-    let mut merged: Option<Merged> = None;
-    for (place, level) in levels.enumerate() {
-        let Some(above) = of_level(level, place, key) else { continue };
-        merged = Some(match merged {
+pub(super) fn merge<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> Option<Arc<Merged>> {
+    let mut merged: Option<(&'static str, Fold<'_>)> = None;
+    for (place, level) in levels {
+        let Some((field, above)) = of_level(level, place, key) else { continue };
+        let folded = match merged {
             None => above,
-            Some(below) => join(&below, &above, level, place),
-        });
+            Some((_, below)) => join(below, above, level, place),
+        };
+        merged = Some((field, folded));
     }
-    let mut merged = merged?;
+    let (field, Fold { unit, from, overridden, words }) = merged?;
     // One policy may stand at several levels.
-    let Merged { from, overridden, .. } = &mut merged;
-    distinct(from);
-    overridden.retain(|lost| !from.contains(&lost.policy));
-    let mut seen = Vec::new();
-    overridden.retain(|lost| {
-        let is_new = !seen.contains(&lost.policy);
-        seen.push(lost.policy.clone());
-        is_new
-    });
-    Some(merged)
+    let mut winners: Vec<&ObjectId> = Vec::with_capacity(from.len());
+    winners
+        .extend(from.iter().enumerate().filter(|(at, policy)| !from[..*at].contains(policy)).map(|(_, policy)| policy));
+    let mut lost: Vec<Lost> = Vec::with_capacity(overridden.len());
+    for (policy, to) in overridden {
+        if !winners.contains(&policy) && lost.iter().all(|known| known.policy != *policy) {
+            lost.push(Lost { policy: policy.clone(), to });
+        }
+    }
+    let winners = winners.into_iter().cloned().map(Winner::Policy).collect();
+    let outcome = Arc::new(UnitOutcome { field, winners, overridden: lost, words });
+    Some(Arc::new(Merged { key, unit, outcome }))
 }
 
 /// Within a level the first holds as a whole, with those that add to it.
-fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
+fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<(&'static str, Fold<'_>)> {
     let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
-    let broken = |problem| Broken { policy: first.policy.clone(), field: first.parsed.field, level: place, problem };
-    let lost = |other: &Supplied| {
-        let to = to(&first.policy, first.goes_before(other));
-        Lost { policy: other.policy.clone(), to: Some(to) }
-    };
-    Some(Merged {
+    let broken = |problem| Broken { policy: first.policy.clone(), level: place, problem };
+    let lost = |other: &Supplied| Some(to(&first.policy, first.goes_before(other)));
+    let folded = Fold {
         unit: first.parsed.unit.clone().map_err(broken),
-        from: std::iter::once(&first.policy).chain(&first.with).cloned().collect(),
-        overridden: saying.map(lost).collect(),
+        from: std::iter::once(&first.policy).chain(&first.with).collect(),
+        overridden: saying.map(|other| (&other.policy, lost(other))).collect(),
         words: Vec::new(),
-    })
+    };
+    Some((first.parsed.field, folded))
 }
 
-fn join(below: &Merged, above: &Merged, level: &Level, place: usize) -> Merged {
+fn join<'a>(below: Fold<'a>, above: Fold<'a>, level: &Level, place: usize) -> Fold<'a> {
     let Priority { deep, prefers_parent } = level.priority;
-    let (preferred, other) = if prefers_parent { (above, below) } else { (below, above) };
+    let (preferred, other) = if prefers_parent { (&above, &below) } else { (&below, &above) };
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
-    let word = Word { owner: level.owner.clone(), priority: level.priority };
     // Where the lower side holds as a whole, that is so by default.
     let decides = joined.is_some() || prefers_parent;
-    let why = if decides { Why::Annotation(word.clone()) } else { Why::Nearer };
-    if decides && !words.contains(&word) {
-        words.push(word);
-    }
+    let why = if decides {
+        let word = Word { owner: level.owner.clone(), priority: level.priority };
+        if !words.contains(&word) {
+            words.push(word.clone());
+        }
+        Why::Annotation(word)
+    } else {
+        Why::Nearer
+    };
     let Some(unit) = joined else {
         // Whoever lost to one that loses here loses to the same.
-        let winner = preferred.from.first().map(|winner| to(winner, why));
+        let winner = preferred.from.first().map(|winner| (Winner::Policy((*winner).clone()), why));
         // Of several levels that lose to one policy each has the same copy of it.
-        let mut known = below.overridden.iter().filter_map(|lost| lost.to.as_ref());
-        let winner = known.find(|known| Some(*known) == winner.as_ref()).cloned().or(winner);
-        let to = |policy: &ObjectId| Lost { policy: policy.clone(), to: winner.clone() };
-        let again = |one: &Lost, is_preferred: bool| if is_preferred { one.clone() } else { to(&one.policy) };
+        let is_same = |known: &&Arc<Override>| {
+            winner.as_ref().is_some_and(|(by, why)| known.by == *by && known.why.as_ref() == Some(why))
+        };
+        let known = below.overridden.iter().filter_map(|(_, to)| to.as_ref()).find(is_same).cloned();
+        let winner = known.or_else(|| winner.map(|(by, why)| Arc::new(Override { by, why: Some(why) })));
+        let lost = |policy: &'a ObjectId| (policy, winner.clone());
+        let again = |one: &(&'a ObjectId, Option<Arc<Override>>), is_preferred: bool| {
+            if is_preferred { one.clone() } else { lost(one.0) }
+        };
         let of_below = below.overridden.iter().map(|one| again(one, !prefers_parent));
         let of_above = above.overridden.iter().map(|one| again(one, prefers_parent));
-        let overridden = other.from.iter().map(to).chain(of_below).chain(of_above).collect();
-        return Merged { unit: preferred.unit.clone(), from: preferred.from.clone(), overridden, words };
+        let overridden = other.from.iter().map(|policy| lost(policy)).chain(of_below).chain(of_above).collect();
+        let Fold { unit, from, .. } = if prefers_parent { above } else { below };
+        return Fold { unit, from, overridden, words };
     };
-    Merged {
-        unit: unit.and_then(|unit| served(unit, preferred, place)),
-        from: below.from.iter().chain(&above.from).cloned().collect(),
-        overridden: below.overridden.iter().chain(&above.overridden).cloned().collect(),
-        words,
-    }
+    let unit = unit.and_then(|unit| served(unit, preferred, place));
+    let Fold { mut from, mut overridden, .. } = below;
+    from.extend(above.from);
+    overridden.extend(above.overridden);
+    Fold { unit, from, overridden, words }
 }
 
 /// What holds in the place of policies, where that is this one.
@@ -148,15 +172,18 @@ fn to(winner: &ObjectId, why: Why) -> Arc<Override> {
 }
 
 /// What has come together, or why that is more than can be served.
-fn served(unit: AnyUnit, preferred: &Merged, level: usize) -> Result<AnyUnit, Broken> {
+fn served(unit: SharedUnit, preferred: &Fold<'_>, level: usize) -> Result<SharedUnit, Broken> {
     let Some((problem, policy)) = unit.excess().zip(preferred.from.first()) else { return Ok(unit) };
-    Err(Broken { policy: policy.clone(), field: unit.field(), level, problem })
+    Err(Broken { policy: (*policy).clone(), level, problem })
 }
 
 /// What becomes of both; none where the preferred one holds as a whole.
-fn over(preferred: &Result<AnyUnit, Broken>, other: &Result<AnyUnit, Broken>) -> Option<Result<AnyUnit, Broken>> {
+fn over(
+    preferred: &Result<SharedUnit, Broken>,
+    other: &Result<SharedUnit, Broken>,
+) -> Option<Result<SharedUnit, Broken>> {
     match (preferred, other) {
-        (Ok(preferred), Ok(other)) => preferred.over(other).map(Ok),
+        (Ok(preferred), Ok(other)) => preferred.over(other).map(SharedUnit::from).map(Ok),
         // What stands alone, even over itself, has nothing of the broken one.
         (Ok(preferred), Err(broken)) => preferred.over(preferred).map(|_| Err(broken.clone())),
         (Err(_), _) => None,

@@ -9,13 +9,13 @@ use units::AnyUnit;
 
 use super::{
     level::{Broken, Kept, Level, without},
-    merge::{Broken as BrokenUnit, Merged, all_merged},
+    merge::{Broken as BrokenUnit, Merged, all_merged, keys, merge},
     wide::{SlotWord, SlotWords, WideActions, WidePriority},
 };
 use crate::{
     delegation::keeper,
     tables::{
-        policy::{Lost, Target, Word},
+        policy::{Target, Word},
         route::{RouteHead, RouteRule},
     },
 };
@@ -29,15 +29,15 @@ pub(crate) struct Effective {
     /// otherwise.
     pub(crate) broken_unit: Option<Problem>,
     /// The units that hold, unless the rule itself says otherwise.
-    pub(crate) units: Vec<Merged>,
+    pub(crate) units: Vec<Arc<Merged>>,
     /// Units that would switch off what is inherited, and are not heard.
     pub(crate) kept: Vec<Kept>,
     /// Units that hold for the listener or its Gateway, which prefers what it says itself.
     pub(crate) given_way: Vec<GivenWay>,
     /// The fields that the rule has in slots, by its own policies or those of rules above.
-    pub(crate) slots: Vec<&'static str>,
+    pub(crate) slots: Arc<[&'static str]>,
     /// All policies that apply, each once, but for those of where the rule is served.
-    pub(crate) policies: Vec<ObjectId>,
+    pub(crate) policies: Arc<[ObjectId]>,
 }
 
 /// A unit that gives way to what a listener or its Gateway says.
@@ -79,14 +79,53 @@ impl Wide<'_, '_> {
 tables! {
     /// The policies of a delegating rule, by route and place; absent where there are none.
     RulePolicies: (RouteId, u32) => Level;
-    /// What delegating rules hand down, by place in a tree, from the nearest on; absent where that is nothing.
-    HandedDown: (Chain, u32) => Arc<[Arc<Level>]>;
+    /// What delegating rules hand down, by place in a tree; absent where that is nothing.
+    HandedDown: (Chain, u32) => Arc<Inherited>;
+}
+
+/// What delegating rules hand down to the rules below, which have most of it in common: it is found out once for all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inherited {
+    /// What each of them says, from the nearest on.
+    levels: Box<[Arc<Level>]>,
+    /// What that comes to for each unit, in the order of units, where the rule below and what is wider say nothing of it.
+    units: Box<[Arc<Merged>]>,
+    /// The fields that they have in slots.
+    slots: Arc<[&'static str]>,
+    /// All their policies, each once.
+    policies: Arc<[ObjectId]>,
+}
+
+impl Inherited {
+    fn of(levels: Box<[Arc<Level>]>) -> Self {
+        let all = || levels.iter().map(AsRef::as_ref);
+        // The rule below has the first place.
+        let units = all_merged((1..).zip(all())).collect();
+        let (slots, policies) = (slot_fields(all()), policies(all()));
+        Self { levels, units, slots, policies }
+    }
+
+    /// The DelegationPolicy by which nothing below switches off what it inherits, if there is one.
+    fn keeper(&self) -> Option<&NsName> {
+        self.levels.iter().find_map(|level| level.keeper.as_ref())
+    }
+}
+
+/// All policies of levels, each once.
+fn policies<'a>(levels: impl Iterator<Item = &'a Level>) -> Arc<[ObjectId]> {
+    let mut policies: Vec<ObjectId> = Vec::new();
+    for policy in levels.flat_map(|level| &level.policies) {
+        if !policies.contains(policy) {
+            policies.push(policy.clone());
+        }
+    }
+    policies.into()
 }
 
 impl Level {
-    /// This level below others, from the nearest on; `field` is that of its rule, `wide` what it has to know of where it is
-    /// served.
-    fn below(self, above: &[Arc<Self>], wide: Option<&Wide<'_, '_>>, field: &str) -> Effective {
+    /// This level below others; `field` is that of its rule, `wide` what it has to know of where it is served.
+    fn below(self, inherited: &Inherited, wide: Option<&Wide<'_, '_>>, field: &str) -> Effective {
+        let above = &inherited.levels;
         let broken =
             self.broken.as_ref().map(|Broken { field: at, message }| (at.as_deref().unwrap_or(field), message.clone()));
         let handed_down = || {
@@ -98,7 +137,7 @@ impl Level {
             broken.map(|(at, message)| Problem::new(Severity::Replaced, Reason::UnsupportedValue, at, message));
         let own = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
         // The slots that rules above and the rule itself have decide what else is read of where it is served.
-        let slots = slot_fields(own());
+        let slots = if self.units.is_empty() { inherited.slots.clone() } else { slot_fields(own()) };
         let words: Vec<_> = wide.map(|wide| wide.words(&slots)).unwrap_or_default();
         let merged = words
             .iter()
@@ -108,26 +147,24 @@ impl Level {
         let actions = wide.map(|wide| wide.actions(says_actions())).unwrap_or_default();
         let merged = merged.flat_map(|levels| levels.iter().cloned());
         let wider: Vec<_> = actions.into_iter().chain(merged).collect();
-        let levels = || own().chain(wider.iter().map(AsRef::as_ref));
-        let mut policies: Vec<ObjectId> = Vec::new();
-        for policy in own().flat_map(|level| &level.policies) {
-            if !policies.contains(policy) {
-                policies.push(policy.clone());
-            }
-        }
-        let mut units: Vec<_> = all_merged(levels()).collect();
+        let wider = || wider.iter().map(AsRef::as_ref);
+        let levels = || own().chain(wider());
+        let policies = if self.policies.is_empty() { inherited.policies.clone() } else { policies(own()) };
+        let besides = keys(std::iter::once(&self).chain(wider()));
+        let handed_down = inherited.units.iter().filter(|merged| besides.binary_search(&merged.key).is_err()).cloned();
+        let said = besides.iter().filter_map(|key| merge(levels().enumerate(), *key));
+        let mut units: Vec<_> = said.chain(handed_down).collect();
+        units.sort_unstable_by_key(|merged| merged.key);
         // Whatever it is, nothing of it is written.
         let given_way = words.iter().filter_map(|(field, word)| {
             let SlotWord::Preferred(word) = &**word else { return None };
-            let Merged { from, overridden, mut words, .. } =
-                units.extract_if(.., |merged| merged.field() == *field).next()?;
-            words.push(word.clone());
-            let overridden = overridden.into_iter().map(|Lost { policy, .. }| policy);
-            Some(GivenWay { field, policies: from.into_iter().chain(overridden).collect(), words })
+            let merged = units.extract_if(.., |merged| merged.field() == *field).next()?;
+            let words = merged.outcome.words.iter().chain([word]).cloned().collect();
+            Some(GivenWay { field, policies: merged.outcome.all().cloned().collect(), words })
         });
         let given_way = given_way.collect();
         let broken_unit = units.iter().find_map(|merged| merged.unit.as_ref().err());
-        let broken_unit = broken_unit.map(|BrokenUnit { policy, level, problem, .. }| {
+        let broken_unit = broken_unit.map(|BrokenUnit { policy, level, problem }| {
             let above = level.checked_sub(1).and_then(|place| above.get(place));
             let message = without(policy, problem, above.map_or(&self.owner, |level| &level.owner));
             let message = above.map_or_else(|| message.clone(), |level| self.inherits(level, &message));
@@ -152,17 +189,18 @@ impl Lookup for RulePolicies {
 }
 
 impl Lookup for HandedDown {
-    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Arc<[Arc<Level>]>> {
+    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Arc<Inherited>> {
         let own = scope.get::<RulePolicies>(&(chain.route().clone(), *rule));
         let further = above(scope, chain);
-        // A rule without policies, as most are, hands down the very list that it was handed.
+        // A rule without policies, as most are, hands down the very thing that it was handed.
         let Some(own) = own else { return further };
-        let further = further.as_deref().unwrap_or_default();
-        let own = match keeper_of(further) {
+        let further = further.unwrap_or_default();
+        let own = match further.keeper() {
             Some(keeper) => Arc::new(Level::clone(&own).kept_by(keeper)),
             None => own,
         };
-        Some(std::iter::once(own).chain(further.iter().cloned()).collect())
+        let levels = std::iter::once(own).chain(further.levels.iter().cloned());
+        Some(Arc::new(Inherited::of(levels.collect())))
     }
 
     fn depth((chain, _): &(Chain, u32)) -> u32 {
@@ -171,12 +209,12 @@ impl Lookup for HandedDown {
 }
 
 /// The fields that levels have in slots, each once.
-fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<&'static str> {
+fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Arc<[&'static str]> {
     let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.parsed.field).collect();
     fields.retain(|field| AnyUnit::is_slot_at(field));
     fields.sort_unstable();
     fields.dedup();
-    fields
+    fields.into()
 }
 
 /// What a rule's own policies and those above it come to; `wide` is where it is served, if that matters.
@@ -190,24 +228,19 @@ pub(crate) fn effective(
 ) -> Effective {
     let own = Level::of(scope, chain.route(), rule, extensions);
     let above = above(scope, chain);
-    let above = above.as_deref().unwrap_or_default();
-    let own = match keeper_of(above) {
+    if wide.is_none() && above.is_none() && own.is_empty() {
+        return Effective::default();
+    }
+    let above = above.unwrap_or_default();
+    let own = match above.keeper() {
         Some(keeper) => own.kept_by(keeper),
         None => own,
     };
-    if wide.is_none() && above.is_empty() && own.is_empty() {
-        return Effective::default();
-    }
-    own.below(above, wide.map(|target| Wide { scope, target }).as_ref(), field)
-}
-
-/// The DelegationPolicy by which nothing below these levels switches off what it inherits, if there is one.
-fn keeper_of(above: &[Arc<Level>]) -> Option<&NsName> {
-    above.iter().find_map(|level| level.keeper.as_ref())
+    own.below(&above, wide.map(|target| Wide { scope, target }).as_ref(), field)
 }
 
 /// What the levels above a route hand down to it where it stands.
-fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<[Arc<Level>]>> {
+fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<Inherited>> {
     let (above, rule) = chain.above()?;
-    scope.get::<HandedDown>(&(above.clone(), rule)).map(|levels| (*levels).clone())
+    scope.get::<HandedDown>(&(above.clone(), rule)).map(|inherited| Arc::clone(&*inherited))
 }

@@ -51,7 +51,7 @@ tables! {
     /// The policies of a Gateway, or of a listener alone; absent where there are none.
     WideLevel: Target => Arc<Level>;
     /// What routes say nothing of comes to at a Gateway, or at a listener with its Gateway above; absent where nothing is said.
-    WideUnits: Target => Box<[Merged]>;
+    WideUnits: Target => Box<[Arc<Merged>]>;
     /// What of a Gateway, or of a listener and its Gateway, is part of a route's action, the nearer first; absent where that is
     /// nothing.
     WideActions: Target => Box<[Arc<Level>]>;
@@ -181,7 +181,7 @@ fn excess(scope: &Scope<'_>, target: &Target) -> Option<Broken> {
     if levels.iter().any(|level| level.is_broken()) {
         return None;
     }
-    all_merged(levels.iter().map(AsRef::as_ref)).find_map(|merged| merged.unit.err())
+    all_merged(levels.iter().map(AsRef::as_ref).enumerate()).find_map(|merged| merged.unit.as_ref().err().cloned())
 }
 
 impl Lookup for BrokenGateway {
@@ -233,7 +233,7 @@ fn levels(scope: &Scope<'_>, target: &Target) -> impl Iterator<Item = Arc<Level>
 }
 
 impl Lookup for WideUnits {
-    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Merged]>> {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Arc<Merged>]>> {
         let levels: Vec<_> = levels(scope, target).collect();
         let units: Box<[_]> = heard(levels.iter().map(AsRef::as_ref)).collect();
         (!units.is_empty()).then_some(units)
@@ -303,7 +303,8 @@ impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
         let units = scope.get::<WideUnits>(target)?;
         let slots = units.iter().filter_map(|merged| {
-            let supplier = merged.from.first().map(|policy| format!("{}/{}", policy.namespace, policy.name));
+            let supplier =
+                merged.outcome.policies().next().map(|policy| format!("{}/{}", policy.namespace, policy.name));
             Some(merged.unit.as_ref().ok()?.wide_slots(&supplier.unwrap_or_default()))
         });
         let mut slots: Vec<_> = slots.flatten().collect();
@@ -339,7 +340,7 @@ pub(crate) fn of_listener(own: &[Slot], of_gateway: &[Slot]) -> Box<[Slot]> {
 impl Lookup for SlotHolders {
     fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<Box<[ObjectId]>> {
         let units = scope.get::<WideUnits>(&section(listener))?;
-        units.iter().find(|merged| merged.is_slot(field)).map(|merged| merged.from.clone().into())
+        units.iter().find(|merged| merged.is_slot(field)).map(|merged| merged.outcome.policies().cloned().collect())
     }
 }
 
@@ -347,7 +348,7 @@ impl Lookup for WideAuth {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[&'static str]>> {
         let units = scope.get::<WideUnits>(&section(listener))?;
         let sound = units.iter().filter_map(|merged| merged.unit.as_ref().ok());
-        let fields: Box<[_]> = sound.filter(|unit| unit.authenticates()).map(AnyUnit::field).collect();
+        let fields: Box<[_]> = sound.filter(|unit| unit.authenticates()).map(|unit| unit.field()).collect();
         (!fields.is_empty()).then_some(fields)
     }
 
@@ -405,12 +406,12 @@ impl Derived for WidePolicies {
             let units = scope.get::<WideUnits>(&at);
             let units = || units.iter().flat_map(|units| units.iter());
             for policy in &policies {
-                let fields = units().map(|merged| (merged.from.iter(), &*merged.overridden));
+                let fields = units().map(|merged| (merged.outcome.policies(), &*merged.outcome.overridden));
                 if let Some(standing) = Standing::of(policy, fields) {
                     stands(policy, standing);
                 }
             }
-            for Lost { policy, to } in units().flat_map(|merged| &merged.overridden) {
+            for Lost { policy, to } in units().flat_map(|merged| &merged.outcome.overridden) {
                 if let Some(to) = to {
                     scope.demand::<Overridden>((policy.clone(), to.clone()));
                 }

@@ -19,21 +19,20 @@ use crate::{
     delegation::describe,
     policy::{
         level::Kept,
-        merge::Merged,
         rule::{Effective, GivenWay},
     },
-    tables::policy::{Lost, Override, Standing, Why, Winner, Word},
+    tables::policy::{Lost, Override, Standing, UnitOutcome, Why, Winner},
 };
 
 /// The policies of a rule and what became of what they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policies {
     /// Those that apply, but for those of where the rule is served.
-    pub(crate) all: Box<[ObjectId]>,
+    pub(crate) all: Arc<[ObjectId]>,
     /// What became of each unit that any of them has. Nothing where the rule does nothing of what it says.
-    pub(crate) units: Vec<UnitOutcome>,
+    pub(crate) units: Vec<Arc<UnitOutcome>>,
     /// The fields that it has in slots, whatever a Gateway prefers.
-    pub(crate) slots: Box<[&'static str]>,
+    pub(crate) slots: Arc<[&'static str]>,
     /// Whether a unit that is broken closes the rule, or demands that hold at some listeners alone do.
     pub(crate) is_closed: bool,
     /// Whether each listener is to be asked, since policies there have requests authenticated at some and not at others.
@@ -42,19 +41,6 @@ pub(crate) struct Policies {
     pub(crate) entries: Vec<u32>,
     /// Whether there are matches that the RewritePolicy in force cannot hold for.
     pub(crate) prefixless: bool,
-}
-
-/// What became of a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnitOutcome {
-    /// The field.
-    pub(crate) field: &'static str,
-    /// What holds: one, or the policies that are merged deeply; none where that is what a listener or its Gateway says.
-    pub(crate) winners: Vec<Winner>,
-    /// The policies that say it too and are not heard.
-    pub(crate) overridden: Vec<Lost>,
-    /// The levels above that decided otherwise than is the default.
-    pub(crate) words: Vec<Word>,
 }
 
 impl Policies {
@@ -66,59 +52,54 @@ impl Policies {
         matches: &mut Vec<PlacedMatch>,
         field: &str,
     ) -> Result<Vec<(PlacedMatch, Problem)>, Problem> {
-        self.slots = effective.slots.clone().into();
+        self.slots = effective.slots.clone();
         let mut replaced = None;
         let is_heard = |unit: &AnyUnit| unit.holds_for_answers() || !handling.answers();
-        let units = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().ok()?)));
+        let units = effective.units.iter().filter_map(|merged| Some((&merged.outcome, merged.unit.as_ref().ok()?)));
         let units: Vec<_> = units.filter(|(_, unit)| is_heard(unit)).collect();
         let kept: Vec<_> = effective.kept.iter().filter(|kept| is_heard(&kept.unit)).collect();
         let is_own = !handling.answers() && handling.fields.cors.is_some();
-        for (Merged { from, overridden, words, .. }, unit) in units {
-            let mut overridden = overridden.clone();
-            let holds = unit.apply(handling.to_mut());
-            let winners = if holds {
-                from.iter().cloned().map(Winner::Policy).collect()
-            } else {
-                // What a RewritePolicy says was applied before.
-                let before = self.units.iter().find(|before| before.field == unit.field());
-                let winners = before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone());
-                let to = winners.first().map(|winner| {
-                    let why = matches!(winner, Winner::Policy(_)).then_some(Why::Kind);
-                    Arc::new(Override { by: winner.clone(), why })
-                });
-                let policies = from.iter().chain(overridden.iter().map(|lost| &lost.policy));
-                overridden = policies.map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
-                winners
-            };
-            self.units.push(UnitOutcome { field: unit.field(), winners, overridden, words: words.clone() });
-            if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
-                && holds
-                && let Some(policy) = from.first()
-            {
-                replaced = Some((policy, entries));
+        for (outcome, unit) in units {
+            if unit.apply(handling.to_mut()) {
+                self.units.push(outcome.clone());
+                if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = &**unit
+                    && let Some(policy) = outcome.policies().next()
+                {
+                    replaced = Some((policy, entries));
+                }
+                continue;
             }
+            // What a RewritePolicy says was applied before.
+            let before = self.units.iter().find(|before| before.field == unit.field());
+            let winners = before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone());
+            let to = winners.first().map(|winner| {
+                let why = matches!(winner, Winner::Policy(_)).then_some(Why::Kind);
+                Arc::new(Override { by: winner.clone(), why })
+            });
+            let overridden = outcome.all().map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
+            let words = outcome.words.clone();
+            self.units.push(Arc::new(UnitOutcome { field: unit.field(), winners, overridden, words }));
         }
         // Policies of where it is served say it too, and no row of a rule knows them.
         let cors = "cors";
         if is_own && !self.units.iter().any(|unit| unit.field == cors) {
             let winners = vec![Winner::Rule(cors)];
-            self.units.push(UnitOutcome { field: cors, winners, overridden: Vec::new(), words: Vec::new() });
+            let outcome = UnitOutcome { field: cors, winners, overridden: Vec::new(), words: Vec::new() };
+            self.units.push(Arc::new(outcome));
         }
         self.units.extend(kept.into_iter().map(|Kept { policy, unit, keeper }| {
             let to = Override { by: Winner::Keeper(keeper.clone()), why: None };
-            UnitOutcome {
+            Arc::new(UnitOutcome {
                 field: unit.field(),
                 winners: vec![to.by.clone()],
                 overridden: vec![Lost { policy: policy.clone(), to: Some(Arc::new(to)) }],
                 words: Vec::new(),
-            }
+            })
         }));
         let given_way = effective.given_way.iter();
-        self.units.extend(given_way.map(|GivenWay { field, policies, words }| UnitOutcome {
-            field,
-            winners: Vec::new(),
-            overridden: policies.iter().map(|policy| Lost { policy: policy.clone(), to: None }).collect(),
-            words: words.clone(),
+        self.units.extend(given_way.map(|GivenWay { field, policies, words }| {
+            let overridden = policies.iter().map(|policy| Lost { policy: policy.clone(), to: None }).collect();
+            Arc::new(UnitOutcome { field, winners: Vec::new(), overridden, words: words.clone() })
         }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
         replaced
@@ -127,16 +108,9 @@ impl Policies {
 
     /// Has a rule answer by itself, since a unit holds that is broken. What else its policies say is not done.
     pub(super) fn close(&mut self, effective: &Effective) {
-        let broken = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().err()?)));
-        (self.slots, self.is_closed) = (effective.slots.clone().into(), true);
-        self.units = broken
-            .map(|(merged, broken)| UnitOutcome {
-                field: broken.field,
-                winners: merged.from.iter().cloned().map(Winner::Policy).collect(),
-                overridden: merged.overridden.clone(),
-                words: merged.words.clone(),
-            })
-            .collect();
+        let broken = effective.units.iter().filter(|merged| merged.unit.is_err());
+        (self.slots, self.is_closed) = (effective.slots.clone(), true);
+        self.units = broken.map(|merged| merged.outcome.clone()).collect();
     }
 
     /// Has the rule ask each listener whether requests are authenticated there. Where nobody does it is closed.
@@ -149,7 +123,7 @@ impl Policies {
         let prefixless = self.prefixless;
         let is_rewrite =
             |winner: &Winner| matches!(winner, Winner::Policy(policy) if policy.kind == Kind::RewritePolicy);
-        let has_cause = |unit: &UnitOutcome| prefixless && unit.winners.iter().any(is_rewrite);
+        let has_cause = |unit: &Arc<UnitOutcome>| prefixless && unit.winners.iter().any(is_rewrite);
         if !self.is_closed {
             self.units.retain(has_cause);
         }
@@ -191,28 +165,26 @@ impl Policies {
 
     /// What is kept of it; most rules have no policies.
     pub(super) fn found(self, effective: Effective) -> Option<Box<Self>> {
-        let all: Box<[_]> = effective.policies.into();
+        let all = effective.policies;
         (!(all.is_empty() && self.units.is_empty()) || self.asks_listeners).then(|| Box::new(Self { all, ..self }))
     }
 
     /// Those of which something holds.
     pub(crate) fn in_force(&self) -> impl Iterator<Item = &ObjectId> {
-        self.units.iter().flat_map(|unit| &unit.winners).filter_map(|winner| match winner {
-            Winner::Policy(policy) => Some(policy),
-            Winner::Rule(_) | Winner::Keeper(_) => None,
-        })
+        self.units.iter().flat_map(|unit| unit.policies())
     }
 
-    /// How one of those that apply stand here. What a Gateway or a listener says is no part of it.
-    pub(crate) fn standing(&self, policy: &ObjectId) -> Option<Standing> {
-        let fields = self.units.iter().map(|unit| {
-            let winners = unit.winners.iter().filter_map(|winner| match winner {
-                Winner::Policy(winner) if self.all.contains(winner) => Some(winner),
-                _ => None,
-            });
-            (winners, &*unit.overridden)
-        });
-        Standing::of(policy, fields)
+    /// How those stand here that apply. What a Gateway or a listener says is no part of it.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = (&ObjectId, Option<Standing>)> {
+        let place = |policy: &ObjectId| self.all.iter().position(|known| known == policy);
+        let (mut hold, mut lose) = (vec![false; self.all.len()], vec![false; self.all.len()]);
+        for unit in &self.units {
+            unit.policies().filter_map(place).for_each(|at| hold[at] = true);
+            unit.overridden.iter().filter_map(|lost| place(&lost.policy)).for_each(|at| lose[at] = true);
+        }
+        let holding = hold.iter().filter(|holds| **holds).count();
+        let standing = move |(holds, loses)| Standing::among(holds, holding > usize::from(holds), loses);
+        self.all.iter().zip(hold.into_iter().zip(lose).map(standing))
     }
 
     /// The RewritePolicy in force.

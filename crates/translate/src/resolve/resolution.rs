@@ -252,7 +252,9 @@ fn authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By
         (true, true) => Authenticated::Everywhere,
         (true, false) => Authenticated::AtSome,
         // It is served nowhere.
-        (false, true) if AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(AnyUnit::authenticates)) => {
+        (false, true)
+            if AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(|unit| unit.authenticates())) =>
+        {
             Authenticated::Everywhere
         }
         (false, _) => Authenticated::Nowhere,

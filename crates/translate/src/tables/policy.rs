@@ -184,6 +184,34 @@ pub(crate) struct Lost {
     pub(crate) to: Option<Arc<Override>>,
 }
 
+/// What became of a unit where policies apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitOutcome {
+    /// The field.
+    pub(crate) field: &'static str,
+    /// What holds: one, or the policies that are merged deeply; none where that is what a listener or its Gateway says.
+    pub(crate) winners: Vec<Winner>,
+    /// The policies that say it too and are not heard.
+    pub(crate) overridden: Vec<Lost>,
+    /// The levels above that decided otherwise than is the default.
+    pub(crate) words: Vec<Word>,
+}
+
+impl UnitOutcome {
+    /// The policies that hold, the nearest first.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &ObjectId> {
+        self.winners.iter().filter_map(|winner| match winner {
+            Winner::Policy(policy) => Some(policy),
+            Winner::Rule(_) | Winner::Keeper(_) => None,
+        })
+    }
+
+    /// All policies that say it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ObjectId> {
+        self.policies().chain(self.overridden.iter().map(|lost| &lost.policy))
+    }
+}
+
 /// Where policies apply and say something, and how they stand there.
 pub(crate) struct Standings;
 
@@ -287,7 +315,12 @@ impl Standing {
             }
             lost |= others.iter().any(|other| other.policy == *policy);
         }
-        match (alone, shared || lost, lost) {
+        Self::among(alone, shared, lost)
+    }
+
+    /// The same of a policy of which something holds, or beside which others do, or which is not heard of something.
+    pub(crate) fn among(holds: bool, beside_others: bool, is_lost: bool) -> Option<Self> {
+        match (holds, beside_others || is_lost, is_lost) {
             (true, false, _) => Some(Self::Alone),
             (true, true, _) => Some(Self::Shared),
             (false, _, true) => Some(Self::Lost),

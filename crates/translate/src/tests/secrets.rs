@@ -110,7 +110,7 @@ fn credentials_are_read_once_and_kept_once_for_all_policies_that_ask_for_the_sam
     let policies = scene.0.engine().rows::<crate::tables::policy::PolicyRow>();
     let slots = policies.iter().map(|(_, policy)| {
         let units = policy.units.as_ref().expect("units");
-        units[0].unit.as_ref().expect("a sound unit").slots().remove(0).config
+        units[0].unit.as_ref().expect("a sound unit").slots()[0].config.clone()
     });
     let slots: Vec<_> = slots.collect();
     assert_eq!(slots.len(), POLICIES);

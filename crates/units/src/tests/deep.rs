@@ -66,7 +66,7 @@ fn the_preferred_ones_changes_of_headers_come_last() {
     let words = |preferred: &Value, other: &Value| {
         let merged = units(preferred.clone())[0].over(&units(other.clone())[0]).expect("merged");
         let mut rule = Handling::default();
-        merged.apply(&mut rule);
+        SharedUnit::from(merged).apply(&mut rule);
         let slots = rule.slots.iter().map(|Slot { name, config, .. }| {
             ((*name).to_owned(), envoy_types::pb::google::protobuf::Any::decode(&**config).expect("a message"))
         });

@@ -63,7 +63,8 @@ fn secret(name: &str, data: Value) -> Secret {
 
 /// The first unit of a spec, or why it is broken.
 fn read_with(spec: Value, store: &Store) -> Result<AnyUnit, Problem> {
-    read(&policy(spec), &others(store)).expect("units").remove(0).unit
+    let said = read(&policy(spec), &others(store)).expect("units").remove(0);
+    said.unit.map(|unit| AnyUnit::clone(&unit))
 }
 
 /// The unit of a spec, with a Secret that has this.
@@ -156,7 +157,7 @@ fn keys_are_looked_for_in_each_part_of_a_source() {
     }});
     let unit = with(spec, json!({"a": "one"}));
     let mut rule = Handling::default();
-    unit.apply(&mut rule);
+    SharedUnit::from(unit).apply(&mut rule);
     let config = rule.slots.iter().map(|slot| {
         let any = envoy_types::pb::google::protobuf::Any::decode(&*slot.config).expect("an Any");
         (slot.name.to_owned(), any)
