@@ -195,6 +195,7 @@ mod groups;
 mod pages;
 mod rows;
 mod scope;
+mod set_hash;
 mod stats;
 mod store;
 mod table;

@@ -9,7 +9,7 @@
 //! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, and large parts are
 //! shared, not copied ([`Body`]), so that assembling costs 16 hashed bytes a part and a copy of what is small.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use bytes::{BufMut, Bytes};
 use envoy_types::pb::{
@@ -20,7 +20,7 @@ use ir::rule::Slot;
 use prost::{Message, Name, encoding::encode_varint};
 
 use crate::{
-    body::{Body, Joiner},
+    body::{Body, Joiner, SHARED},
     resource::Encoded,
 };
 
@@ -83,10 +83,13 @@ impl Encoded {
 
     /// Why Envoy could not read it, if so. It would refuse all that is sent along.
     pub fn readable(&self) -> Result<(), Unreadable> {
-        match &**self.body.pieces() {
-            [whole] => readable::resource(whole),
+        match self.body.head() {
             // Made of parts, each of which was judged.
-            _ => readable::composed(self.body.len()),
+            Some(head) if self.body.len() >= SHARED => {
+                readable::resource(head)?;
+                readable::composed(self.body.len())
+            }
+            _ => readable::resource(&self.body.to_bytes()),
         }
     }
 }
@@ -96,7 +99,7 @@ impl Encoded {
 /// Two are equal if their hashes are.
 #[derive(Clone, Debug)]
 pub struct Host {
-    pieces: Vec<Bytes>,
+    pieces: Arc<[Bytes]>,
     len: usize,
     hash: Hash,
 }
@@ -132,7 +135,7 @@ impl Host {
     pub(crate) fn new(host: &VirtualHost, alike: &Alike) -> Self {
         let off: Vec<_> = alike.off().collect();
         let bytes = with_slots(host, tag::VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG, &off);
-        Self { len: bytes.len(), hash: version([&*bytes]), pieces: vec![bytes.into()] }
+        Self { len: bytes.len(), hash: version([&*bytes]), pieces: Arc::new([bytes.into()]) }
     }
 }
 
@@ -171,13 +174,23 @@ pub fn virtual_host<'a>(
         hashes.extend_from_slice(of_routes.as_flattened());
         pieces.push(piece);
     }
-    pieces.shrink_to_fit();
-    Host { len: pieces.iter().map(Bytes::len).sum(), hash: version([&*hashes]), pieces }
+    Host { len: pieces.iter().map(Bytes::len).sum(), hash: version([&*hashes]), pieces: pieces.into() }
 }
 
 /// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
 pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
-    joined(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, hosts.map(|host| &host.pieces[..]))
+    let hosts: Vec<_> = hosts.cloned().collect();
+    let field = |host: &Host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
+    let len = hosts.iter().map(field).sum();
+    Body::composed(len, Bytes::new(), move || {
+        let besides = hosts.iter().map(|host| field(host) - host.len).sum();
+        let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &*host.pieces), besides);
+        for host in &hosts {
+            key_and_len(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
+            host.pieces.iter().for_each(|piece| joiner.push(piece));
+        }
+        joiner
+    })
 }
 
 /// Messages in pieces, each as a field of this number.
@@ -191,7 +204,7 @@ pub(crate) fn joined<'a>(tag: u32, messages: impl Iterator<Item = &'a [Bytes]>) 
             joiner.push(piece);
         }
     }
-    joiner.finish()
+    joiner.into()
 }
 
 /// A resource of encoded fields, with pieces between them, each with the hashes of its parts. How parts are split into pieces
@@ -213,23 +226,35 @@ pub(crate) fn composed<'a>(
         }
     }
     joiner.buffer().extend_from_slice(after);
-    Encoded { version: version([&*hashes]), body: joiner.finish() }
+    Encoded { version: version([&*hashes]), body: joiner.into() }
 }
 
-/// The route configuration of pieces made by [`hosts`], each with the hashes of its virtual hosts. How virtual hosts are
-/// split into pieces changes neither bytes nor version.
+/// The route configuration of pieces made by [`hosts`]. How virtual hosts are split into pieces changes no byte; `content`
+/// tells these virtual hosts from others: their hashes, or one of all of them. Each has its name in it, by which they are
+/// sorted, so that it may be one of a set.
 ///
 /// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
 /// passed on. `slots` hold for all of it that says nothing of the same.
-pub fn route_configuration<'a>(
+pub fn route_configuration(
     name: &str,
     slots: &[Slot],
-    hosts: impl IntoIterator<Item = (Body, &'a [Hash])>,
+    hosts: impl IntoIterator<Item = Body>,
+    content: &[Hash],
 ) -> Encoded {
     let head =
         RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() };
     let head = with_slots(&head, tag::ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG, slots);
-    composed(&head, hosts, &[])
+    let hashes = [&version([&*head])[..], content.as_flattened()].concat();
+    let (head, hosts): (Bytes, Vec<_>) = (head.into(), hosts.into_iter().collect());
+    let len = head.len() + hosts.iter().map(Body::len).sum::<usize>();
+    let body = Body::composed(len, head.clone(), move || {
+        let parts = || hosts.iter().flat_map(|body| &**body.pieces());
+        let mut joiner = Joiner::with_room(parts(), head.len());
+        joiner.buffer().extend_from_slice(&head);
+        parts().for_each(|part| joiner.push(part));
+        joiner
+    });
+    Encoded { version: version([&*hashes]), body }
 }
 
 /// An encoded message with slots of the filter chain in its field `tag`.

@@ -138,7 +138,7 @@ fn sample_routes() -> Value {
         bytes::virtual_host(domains[0], &domains.map(str::to_owned), &[], &bytes::Alike::default(), pieces())
     });
     let hashes = hosts.each_ref().map(|host| *host.hash());
-    let config = bytes::route_configuration("https/443/any", &[], [(bytes::hosts(hosts.iter()), &hashes[..])]);
+    let config = bytes::route_configuration("https/443/any", &[], [bytes::hosts(hosts.iter())], &hashes);
     let mut routes = resource(ResourceKind::RouteConfiguration, &config.body.to_bytes());
     // The default over RDS; a static one would have to know its clusters.
     routes["validateClusters"] = json!(false);

@@ -10,7 +10,7 @@ use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
-    bytes::{self, Alike, Hash, Host},
+    bytes::{self, Alike, Host},
     extensions::{self, TokenJudges},
     resource::Encoded,
     secret::LoginSecret,
@@ -227,17 +227,19 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
         _ => {
             scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
             let host = envoy::replaced::virtual_host("*", &Alike::default());
-            return bytes::route_configuration(&id.resource_name(), &[], [alone(&host)]);
+            return bytes::route_configuration(&id.resource_name(), &[], [alone(&host)], &[*host.hash()]);
         }
     };
     slots.extend(alike.slots());
     let hosts = scope.group::<HostsOf>(id);
     let pieces = hosts.pages().map(|page| {
         let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
-        ((*hosts).clone(), page.hashes())
+        (*hosts).clone()
     });
     let misdirected = misdirected::host(scope, id, &alike);
-    bytes::route_configuration(&id.resource_name(), &slots, pieces.chain(misdirected.as_ref().map(alone)))
+    let content: Vec<_> = [hosts.set_hash()].into_iter().chain(misdirected.as_ref().map(|host| *host.hash())).collect();
+    let pieces = pieces.chain(misdirected.as_ref().map(alone));
+    bytes::route_configuration(&id.resource_name(), &slots, pieces, &content)
 }
 
 impl Derived for WideAsked {
@@ -331,8 +333,8 @@ fn serve(scope: &Emitter<'_>, (gateway, cluster): &(NsName, ClusterId)) {
 }
 
 /// A virtual host as a piece of its own.
-fn alone(host: &Host) -> (Body, &[Hash]) {
-    (bytes::hosts(std::iter::once(host)), std::slice::from_ref(host.hash()))
+fn alone(host: &Host) -> Body {
+    bytes::hosts(std::iter::once(host))
 }
 
 /// The slots that hold for all of a route configuration.

@@ -149,8 +149,8 @@ mod tests {
                 Resource::new(ResourceType::Cluster, &format!("c{i}"), version, vec![7; len].into())
             })
             .chain(std::iter::once({
-                let pieces = [10, 5000, 6000, 10, 20, 4096, 1].map(|len| vec![8; len].into());
-                Resource::in_pieces(ResourceType::Cluster, "in pieces", [9; 16], Arc::new(pieces))
+                let pieces: Arc<[Bytes]> = Arc::new([10, 5000, 6000, 10, 20, 4096, 1].map(|len| vec![8; len].into()));
+                Resource::in_pieces(ResourceType::Cluster, "in pieces", [9; 16], pieces)
             }))
             .collect()
     }

@@ -40,7 +40,7 @@ pub use limits::Limits;
 pub use metrics::{Metrics, TypeLabel};
 pub use peer::{Peer, PeerAddress};
 pub use request::{DeltaRequest, EnvoyVersion, Node, ParseError, SotwRequest};
-pub use resource::{Resource, ResourceType, Version};
+pub use resource::{Pieces, Resource, ResourceType, Version};
 pub use server::{BindError, ServeError, Server, check_bind};
 pub use snapshot::Snapshot;
 pub use tls::{Certificate, CertificateError};

@@ -133,6 +133,24 @@ impl fmt::Debug for Version {
     }
 }
 
+/// An encoded message in pieces, which may be put together only when somebody reads it.
+pub trait Pieces: Send + Sync {
+    /// How long the message is.
+    fn total_len(&self) -> usize;
+    /// The message, one piece after the other: the same each time.
+    fn pieces(&self) -> &[Bytes];
+}
+
+impl Pieces for Arc<[Bytes]> {
+    fn total_len(&self) -> usize {
+        self.iter().map(Bytes::len).sum()
+    }
+
+    fn pieces(&self) -> &[Bytes] {
+        self
+    }
+}
+
 /// One encoded Envoy message with its name and version. Cloning shares everything.
 ///
 /// Two resources are equal when type, name and version are equal: the version stands for the content.
@@ -146,7 +164,7 @@ struct Inner {
     /// What precedes `body` in a delta response: field 2, `Resource{name, version, resource: Any{type_url, value}}`.
     /// Empty for a resource that is only known by name, see [`Resource::unknown`].
     delta_head: Bytes,
-    body: Arc<[Bytes]>,
+    body: Box<dyn Pieces>,
     len: usize,
 }
 
@@ -154,20 +172,22 @@ impl Resource {
     /// A resource of type `kind`. `version` must be a hash of `body`; `body` is the encoded Envoy message, whose own
     /// name field must be `name`.
     pub fn new(kind: ResourceType, name: &str, version: [u8; 16], body: Bytes) -> Self {
-        Self::in_pieces(kind, name, version, Arc::new([body]))
+        let body: Arc<[Bytes]> = Arc::new([body]);
+        Self::in_pieces(kind, name, version, body)
     }
 
     /// The same of a message that is these pieces one after the other. They are sent as they are, never joined.
-    pub fn in_pieces(kind: ResourceType, name: &str, version: [u8; 16], body: Arc<[Bytes]>) -> Self {
+    pub fn in_pieces(kind: ResourceType, name: &str, version: [u8; 16], body: impl Pieces + 'static) -> Self {
         let version = Version(version);
-        let len = body.iter().map(Bytes::len).sum();
+        let len = body.total_len();
         let delta_head = delta_head(kind, name, version, len);
-        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body, len }))
+        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body: Box::new(body), len }))
     }
 
     /// A resource that a client reports to have, and of which nothing else is known.
     pub(crate) fn unknown(kind: ResourceType, name: Arc<str>, version: Version) -> Self {
-        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Arc::default(), len: 0 }))
+        let body: Arc<[Bytes]> = Arc::default();
+        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Box::new(body), len: 0 }))
     }
 
     /// Whether this can be sent: false for what [`Resource::unknown`] made.
@@ -201,7 +221,7 @@ impl Resource {
 
     /// The encoded Envoy message, which is these pieces one after the other.
     pub fn body(&self) -> &[Bytes] {
-        &self.0.body
+        self.0.body.pieces()
     }
 
     /// How long the encoded Envoy message is.

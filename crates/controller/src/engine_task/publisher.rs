@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use envoy::{Encoded, ResourceKey, ResourceKind};
+use bytes::Bytes;
+use envoy::{Body, Encoded, ResourceKey, ResourceKind};
 use ir::NsName;
 use tokio::sync::watch;
-use xds::{Hub, Resource, ResourceType, Snapshot};
+use xds::{Hub, Pieces, Resource, ResourceType, Snapshot};
 
 use crate::metrics::Metrics;
 
@@ -37,10 +38,23 @@ impl Entry {
         let kind = resource_type(key.kind);
         match encoded {
             Some(Encoded { version, body }) => {
-                self.snapshot.insert(Resource::in_pieces(kind, &key.name, version, body.pieces().clone()));
+                self.snapshot.insert(Resource::in_pieces(kind, &key.name, version, Composed(body)));
             }
             None => drop(self.snapshot.remove(kind, &key.name)),
         }
+    }
+}
+
+/// A message that is put together for the first proxy which needs it, by whoever serves that.
+struct Composed(Body);
+
+impl Pieces for Composed {
+    fn total_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pieces(&self) -> &[Bytes] {
+        self.0.pieces()
     }
 }
 

@@ -56,11 +56,8 @@ fn a_composed_route_configuration_equals_the_plain_one() {
         .map(|index| virtual_host(&format!("host {index}"), &[format!("{index}.com")], rows(index).iter()))
         .collect();
     let hashes: Vec<_> = hosts.iter().map(|host| *host.hash()).collect();
-    let composed = |size| {
-        let pieces =
-            hosts.chunks(size).zip(hashes.chunks(size)).map(|(some, hashes)| (super::hosts(some.iter()), hashes));
-        route_configuration("http/80", &[], pieces)
-    };
+    let composed =
+        |size| route_configuration("http/80", &[], hosts.chunks(size).map(|some| super::hosts(some.iter())), &hashes);
     let plain = RouteConfiguration {
         name: "http/80".into(),
         virtual_hosts: hosts.iter().map(|host| VirtualHost::decode(host.to_bytes()).expect("a virtual host")).collect(),
@@ -84,7 +81,7 @@ fn slots_stand_on_virtual_hosts_and_route_configurations_and_turn_their_versions
     let plain = VirtualHost::decode(host(&on).to_bytes()).expect("a virtual host");
     assert_eq!(plain.typed_per_filter_config.get(slots::BUFFER), Some(&config));
     assert_ne!(host(&on), host(&[]));
-    let whole = |slots: &[Slot]| route_configuration("http/80", slots, []);
+    let whole = |slots: &[Slot]| route_configuration("http/80", slots, [], &[]);
     let plain = RouteConfiguration::decode(whole(&on).body.to_bytes()).expect("a route configuration");
     assert_eq!(plain.typed_per_filter_config.get(slots::BUFFER), Some(&config));
     assert_ne!(whole(&on).version, whole(&[]).version);
@@ -122,7 +119,7 @@ fn large_parts_of_a_route_configuration_are_not_copied() {
     let large = routes(rows(200).iter());
     let domains = ["a.com".to_owned()];
     let host = super::virtual_host("host", &domains, &[], &Alike::default(), [(large.clone(), &[Hash::default()][..])]);
-    let body = route_configuration("http/80", &[], [(super::hosts(std::iter::once(&host)), &[*host.hash()][..])]).body;
+    let body = route_configuration("http/80", &[], [super::hosts(std::iter::once(&host))], &[*host.hash()]).body;
     assert!(body.pieces().iter().any(|piece| piece.as_ptr() == large.as_ptr()));
     assert_eq!(body.pieces().iter().filter(|piece| piece.len() < 4096).count(), 1, "what is small is joined");
 }

@@ -172,7 +172,7 @@ fn refused(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> 
 
 /// A route configuration with nothing but slots.
 pub(crate) fn head_of(slots: &[Slot]) -> Encoded {
-    bytes::route_configuration("wide", slots, [])
+    bytes::route_configuration("wide", slots, [], &[])
 }
 
 /// What sound policies of a listener and of its Gateway come to together that cannot be served.

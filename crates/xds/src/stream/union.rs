@@ -6,7 +6,6 @@
 //! messages that begin with their key), which is the rule for whoever makes them, and of one key the new version's holds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use imbl::ordmap::DiffItem;
@@ -52,7 +51,7 @@ fn of(old: &Resource, new: &Resource) -> Option<Resource> {
     let version = Version::of_all([old.content_version(), new.content_version()].into_iter());
     let fields = missing.into_iter().chain(&now.fields).map(|field| field.bytes);
     let body = now.with(&fields.collect::<Vec<_>>());
-    Some(Resource::in_pieces(new.kind(), new.name(), version.into(), Arc::new([body])))
+    Some(Resource::new(new.kind(), new.name(), version.into(), body))
 }
 
 /// A `TypedExtensionConfig`, read as far as needed.

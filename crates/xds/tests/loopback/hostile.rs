@@ -70,7 +70,7 @@ async fn names_that_are_not_there_are_reported_as_a_count() {
 async fn what_is_too_large_for_a_message_is_reported_and_what_follows_is_sent() {
     let mut server = ready(|_| {}).await;
     // Five GiB, of which there is one MiB.
-    let pieces = std::iter::repeat_n(Bytes::from(vec![0; 1 << 20]), 5 << 10).collect();
+    let pieces: Arc<[Bytes]> = std::iter::repeat_n(Bytes::from(vec![0; 1 << 20]), 5 << 10).collect();
     let large = Resource::in_pieces(ResourceType::Cluster, "a", [1; 16], pieces);
     server.hub.publish("ns/gw", Snapshot::new().with(large));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
