@@ -4,7 +4,7 @@
 
 use std::{collections::HashSet, sync::OnceLock};
 
-use regex_lite::Regex;
+use regex::Regex;
 use serde_json::Value;
 
 use crate::Violation;
