@@ -2,6 +2,10 @@
 
 #[path = "streams/access.rs"]
 mod access;
+#[path = "streams/hellos.rs"]
+mod hellos;
+#[path = "streams/hostnames.rs"]
+mod hostnames;
 #[path = "streams/peers.rs"]
 mod peers;
 #[path = "streams/secured.rs"]

@@ -124,21 +124,25 @@ pub(super) async fn handshake(
 }
 
 /// The same over a connection that is there.
-pub(super) async fn handshake_over(
-    stream: TcpStream,
+pub(super) async fn handshake_over<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     server: &str,
     trusted: &[&[u8]],
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
+) -> Result<tokio_rustls::client::TlsStream<S>> {
+    let connector = TlsConnector::from(Arc::new(trusting(trusted)?));
+    Ok(connector.connect(ServerName::try_from(server.to_owned())?, stream).await?)
+}
+
+/// A client for servers that these certificates vouch for.
+pub(super) fn trusting(trusted: &[&[u8]]) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in trusted {
         roots.add(CertificateDer::from(certificate.to_vec()))?;
     }
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = TlsConnector::from(Arc::new(config));
-    Ok(connector.connect(ServerName::try_from(server.to_owned())?, stream).await?)
+        .with_root_certificates(roots);
+    Ok(config.with_no_client_auth())
 }
 
 /// A BackendTLSPolicy on a Service.
