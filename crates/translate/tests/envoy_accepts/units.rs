@@ -25,7 +25,7 @@ fn routes_of(spec: &Value) -> Vec<Value> {
         .unwrap_or_default()
         .into_iter()
         .filter_map(|said| said.unit.ok());
-    let places = units.flat_map(|unit| [unit.slots(), unit.wide_slots("infra/policy")]);
+    let places = units.flat_map(|unit| [unit.slots().to_vec(), unit.wide_slots("infra/policy")]);
     let of = |slots: Vec<ir::rule::Slot>| {
         let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
         let message = Fields::default().map(13, slots).into_bytes();
