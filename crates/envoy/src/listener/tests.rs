@@ -240,7 +240,12 @@ fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
         for chain in built(index)["filterChains"].as_array().expect("chains") {
             // A chain that only closes connections has no filters.
             if let Some(manager) = chain.pointer("/filters/0/typedConfig") {
-                assert_eq!(filters(manager), expected);
+                let mut filters = filters(manager);
+                // Where nobody judges what clients show, all requests are marked before any slot.
+                if chain["name"] == "https/443/wild" {
+                    assert_eq!(filters.remove(1), ("envoy.filters.http.set_metadata".to_owned(), false));
+                }
+                assert_eq!(filters, expected);
             }
         }
     }
