@@ -11,7 +11,7 @@ use ir::{
     stream::PlaceId,
 };
 
-use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, set::without_clients};
+use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, room, set::without_clients};
 use crate::{
     grant::Referrer,
     internal,
@@ -36,12 +36,12 @@ impl Derived for ListenerRow {
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let clients = model.validation.as_ref().map(|validation| clients(scope, &key.gateway, validation));
         let clients = clients.map(|clients| if key.name.set.is_some() { guarded(clients) } else { clients });
-        let port_unavailable = port_unavailable(scope, key, &model);
+        let unavailable = unavailable(scope, key, &model);
         let policy = policy::fault(scope, &key.gateway, model.port, key.namespace());
         let unverified = clients.as_ref().and_then(|clients| clients.authorities.as_ref().err());
-        let other = unverified.or(port_unavailable.as_ref()).or(policy.as_ref());
+        let other = unverified.or(unavailable.as_ref()).or(policy.as_ref());
         let withheld = withheld(&model, refused.as_ref(), &secrets, other);
-        let state = ListenerState { model, secrets, unresolved, long_chain, clients, withheld, port_unavailable };
+        let state = ListenerState { model, secrets, unresolved, long_chain, clients, withheld, unavailable };
         Some(spread(scope, key, refused.is_none(), state))
     }
 
@@ -56,7 +56,7 @@ impl Derived for ListenerRow {
             long_chain: None,
             clients: None,
             withheld,
-            port_unavailable: None,
+            unavailable: None,
         };
         Some(spread(scope, key, refused.is_none(), state))
     }
@@ -261,11 +261,13 @@ fn withheld(
     own.or(other).map(|fault| Fault { reason: Reason::Invalid, ..fault.clone() })
 }
 
-/// Why a listener that is sound by itself cannot have its port.
+/// Why a listener that is sound by itself cannot have its port, or there is no room for it.
+fn unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Option<Fault> {
+    model.is_sound().then_some(())?;
+    port_unavailable(scope, key, model).or_else(|| room::fault(scope, key, model))
+}
+
 fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Option<Fault> {
-    if !model.is_sound() {
-        return None;
-    }
     let field = format!("spec.listeners[{}].port", model.index);
     if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port, model.transport())) {
         let rival =

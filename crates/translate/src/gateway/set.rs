@@ -8,7 +8,7 @@ use ir::{GATEWAY_API, ListenerId, ListenerName, NsName, Port, Reason, RouteKind}
 use super::{
     Served, conflict,
     port::{MAX_PORTS, MAX_PORTS_OF_NAMESPACE},
-    spec,
+    room, spec,
 };
 use crate::{
     internal,
@@ -209,6 +209,7 @@ fn row(scope: &Emitter<'_>, key: &NsName, broken: Option<&Fault>) -> Option<SetM
         let name = ListenerName { set: Some(Arc::new(key.clone())), section: listener.name.clone() };
         scope.demand::<ListenerRow>(ListenerId { gateway: gateway.clone(), name });
     }
+    room::ask(scope, &head, &model);
     if scope.get::<Served>(gateway).is_some_and(|served| *served) {
         want_ports(scope, key, &head, &model);
     }

@@ -116,8 +116,8 @@ pub(crate) struct ListenerState {
     pub(crate) clients: Option<Clients>,
     /// Why it is not served.
     pub(crate) withheld: Option<Fault>,
-    /// Why it cannot have its port, which is a reason not to be served.
-    pub(crate) port_unavailable: Option<Fault>,
+    /// Why it cannot have its port, or there is no room for it, which is a reason not to be served.
+    pub(crate) unavailable: Option<Fault>,
 }
 
 impl ListenerState {
@@ -141,7 +141,7 @@ impl ListenerState {
     pub(crate) fn refused(&self) -> Option<&Fault> {
         let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());
         let clients = self.clients.as_ref().and_then(|clients| clients.authorities.as_ref().err());
-        own.or(clients).or(self.port_unavailable.as_ref())
+        own.or(clients).or(self.unavailable.as_ref())
     }
 }
 

@@ -56,6 +56,12 @@ tables! {
     SetRow: NsName => SetModel;
     /// A port of a Gateway at which ListenerSets have listeners that can be served.
     SoundPort: (NsName, Port, Transport) => ();
+    /// Has room be asked for the HTTPS listeners of ListenerSets of a namespace.
+    HttpsAsked: (NsName, Arc<str>) => ();
+    /// How many HTTPS listeners the ListenerSets of a namespace may have at a Gateway; absent where there is room for all.
+    HttpsShare: NsName => u64;
+    /// The first HTTPS listener of ListenerSets of a namespace for which there is no room at a Gateway, and for how many there is.
+    HttpsBeyond: (NsName, Arc<str>) => ((Age, usize), usize);
 }
 
 groups! {
@@ -74,6 +80,10 @@ groups! {
     /// The ports of a Gateway at which ListenerSets have listeners that can be served, with the port that Envoy binds, and whether
     /// TLS ends at any of them.
     SoundPorts: NsName, (Port, Transport) => (Port, bool);
+    /// The HTTPS listeners of ListenerSets of a namespace at a Gateway that can be served, the oldest first.
+    HttpsListeners: (NsName, Arc<str>), (Age, usize) => ();
+    /// How many of them each namespace has.
+    HttpsAsks: NsName, Arc<str> => u64, sum of |asked| *asked;
     /// The ListenerSets of a Gateway that are accepted.
     AttachedSets: NsName, NsName => ();
 }

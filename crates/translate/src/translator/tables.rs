@@ -83,8 +83,8 @@ use crate::{
         route::{RouteGeneration, RouteHead, RouteRule},
         set::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
-            OwnPorts, ParentOf, PortAsks, PortHolder, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf,
-            SoundAsks, SoundPort, SoundPorts,
+            HttpsAsked, HttpsAsks, HttpsBeyond, HttpsListeners, HttpsShare, OwnPorts, ParentOf, PortAsks, PortHolder,
+            SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts,
         },
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
@@ -204,6 +204,11 @@ pub(super) fn all() -> Engine {
         .lookup::<HostHolder>()
         .lookup::<AskedOfClients>()
         .derived_for_each::<SetRow, ListenerSets>(same)
+        .group::<HttpsListeners>()
+        .derived::<HttpsAsked>()
+        .group::<HttpsAsks>()
+        .lookup::<HttpsShare>()
+        .lookup::<HttpsBeyond>()
         .group::<SoundAsks>()
         .derived::<SoundPort>()
         .group::<SoundPorts>()
