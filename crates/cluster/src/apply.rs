@@ -18,13 +18,15 @@
 //! * What somebody changes of what we apply, or deletes, is put right; statuses, and what others add, are their business.
 //! * What a Gateway has no more is deleted, also what a process before this one has made; what another controller of this
 //!   kind has made is its.
-//! * No failure is given up on, and none of one object keeps another from being applied.
+//! * No failure is given up on, and none of one object keeps another from being applied. A Service is applied without those of its
+//!   optional ports that the API server refuses.
 
 mod informer;
 mod kind;
 mod list;
 mod metrics;
 mod object;
+mod ports;
 mod reconciler;
 mod worker;
 
@@ -36,7 +38,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
-use ir::NsName;
+use ir::{NsName, Port, backend::Transport};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -133,6 +135,16 @@ impl Applier {
     /// What a Gateway's objects shall be from now on, in the order in which they are applied, each in the Gateway's
     /// namespace; none if it is gone or not ours any more, and they shall be deleted.
     pub fn desired(&self, owner: &NsName, objects: Option<Vec<Value>>) {
+        self.desired_or_without(owner, objects, BTreeSet::new());
+    }
+
+    /// The same, where a Service may go without some of its ports, should the API server refuse it with them.
+    pub fn desired_or_without(
+        &self,
+        owner: &NsName,
+        objects: Option<Vec<Value>>,
+        optional_ports: BTreeSet<(Port, Transport)>,
+    ) {
         let kinds: BTreeSet<_> = objects.iter().flatten().filter_map(Kind::of).collect();
         self.0.kinds.send_if_modified(|known| {
             let before = known.len();
@@ -140,7 +152,10 @@ impl Applier {
             known.len() > before
         });
         let desired = objects.map(|objects| objects.into_iter().map(Arc::new).collect());
-        self.update(|reconciler, now| reconciler.desired(owner, desired, now));
+        self.update(|reconciler, now| {
+            reconciler.optional_ports(owner, Arc::new(optional_ports));
+            reconciler.desired(owner, desired, now);
+        });
     }
 
     /// Nobody knows what a Gateway's objects shall be, since something is wrong with it, or is not there: what it has stays.
@@ -221,8 +236,17 @@ impl Applier {
             }
         };
         let Some(report) = report else { return };
-        for Failure { object, message } in &report.failures {
-            tracing::warn!(gateway = %report.owner, %object, message, "cannot apply; it is tried again");
+        for Failure { object, port, message } in &report.failures {
+            match port {
+                None => tracing::warn!(gateway = %report.owner, %object, message, "cannot apply; it is tried again"),
+                Some((port, transport)) => {
+                    let port = format!("{port}/{}", transport.name());
+                    tracing::warn!(
+                        gateway = %report.owner, %object, port, message,
+                        "applied without a port of a ListenerSet; it is tried again"
+                    );
+                }
+            }
         }
         (self.0.report)(report);
     }

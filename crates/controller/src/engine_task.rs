@@ -306,11 +306,14 @@ impl EngineTask {
             }
             (Event::RetryQuarantined, _) => self.guarded.try_again(),
             (Event::Applied(report), _) => {
-                let failures = report.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message));
+                let ports =
+                    report.failures.iter().filter_map(|failure| Some((failure.port?, failure.message.as_str().into())));
+                let failures = report.failures.iter().filter(|failure| failure.port.is_none());
+                let failures = failures.map(|failure| format!("{}: {}", failure.object, failure.message));
                 let failures = failures.collect::<Vec<_>>().join("; ");
-                self.guarded
-                    .translator_mut()
-                    .set_unapplied(&report.owner, Some(failures).filter(|failures| !failures.is_empty()));
+                let translator = self.guarded.translator_mut();
+                translator.set_unserved_ports(&report.owner, ports.collect());
+                translator.set_unapplied(&report.owner, Some(failures).filter(|failures| !failures.is_empty()));
             }
             (Event::Proxy(event), _) => {
                 if let Some(strict) = &mut self.strict {

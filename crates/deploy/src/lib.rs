@@ -92,6 +92,8 @@ pub struct Port {
     pub target: u16,
     /// What its packets are of: one number in TCP and in UDP is two ports.
     pub transport: Transport,
+    /// Whether there is a Service without it, should Kubernetes refuse the one that has it.
+    pub optional: bool,
 }
 
 /// What holds for the proxies of all Gateways, unless `GatewayParameters` say otherwise.
@@ -195,6 +197,8 @@ pub struct Manifest {
     pub name: Arc<str>,
     /// All of it.
     pub object: Value,
+    /// The ports of a Service that are left out, should Kubernetes refuse it with them.
+    pub optional_ports: Vec<(u16, Transport)>,
 }
 
 /// Why there are no manifests. What runs stays as it is.

@@ -175,7 +175,8 @@ impl Rendering<'_> {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
         let (namespace, name) = (Arc::clone(&self.names.namespace), Arc::clone(&self.names.object));
-        Manifest { api_version, kind, namespace, name, object }
+        let optional_ports = if kind == "Service" { service::optional(self) } else { Vec::new() };
+        Manifest { api_version, kind, namespace, name, object, optional_ports }
     }
 
     /// An object with its overlays applied, of the shape that the API server knows.

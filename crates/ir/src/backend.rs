@@ -17,6 +17,16 @@ pub enum Transport {
     Udp,
 }
 
+impl Transport {
+    /// As Kubernetes calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+}
+
 /// A port of a Service, the unit of a cluster. TCP and UDP may share a number: these are two ports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServicePort {

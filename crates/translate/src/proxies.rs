@@ -182,6 +182,7 @@ fn plan(
             port: listener.port,
             target: listener.bind_port,
             transport: listener.transport(),
+            optional: false,
         })
         .collect();
     // Whose port it is that ListenerSets add is nothing that its name tells.
@@ -191,9 +192,10 @@ fn plan(
         port: *port,
         target: *target,
         transport: *transport,
+        optional: true,
     });
     ports.extend(of_sets);
-    // Listeners that share a port share the first one's name.
+    // Listeners that share a port share the first one's name, and one of the Gateway's own keeps it.
     ports.sort_by_key(|port| (port.port, port.transport));
     ports.dedup_by_key(|port| (port.port, port.transport));
     let pairs = |map: StringMap| map.into_iter().map(|(key, value)| (key.into(), value.into())).collect();

@@ -28,7 +28,7 @@ use crate::{
         gateway::{GatewayRow, NameRival},
         input::{
             self, AbsentKinds, Config, DeployConfig, ForeignAncestors, Gateways, LoginSeed, Nacks, Unapplied,
-            UnusablePorts,
+            UnservedPorts, UnusablePorts,
         },
         login::Seed,
         output::{OutputId, Outputs},
@@ -169,6 +169,11 @@ impl Translator {
     /// Why the objects that run a Gateway's proxies are not as they should be; none once they are.
     pub fn set_unapplied(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Unapplied>(gateway.clone(), words);
+    }
+
+    /// The ports of ListenerSets that a Gateway's Service goes without, and why; none once it has all.
+    pub fn set_unserved_ports(&mut self, gateway: &NsName, ports: BTreeMap<(Port, Transport), Arc<str>>) {
+        self.engine.set::<UnservedPorts>(gateway.clone(), (!ports.is_empty()).then_some(ports));
     }
 
     /// Why `port` of this host cannot be bound for a transport; none once it can.

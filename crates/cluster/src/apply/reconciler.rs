@@ -7,12 +7,12 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use ir::NsName;
+use ir::{NsName, Port, backend::Transport};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
@@ -34,11 +34,16 @@ pub(super) type Objects = Vec<Arc<Value>>;
 /// What is known to be there of a Gateway's objects.
 pub(super) type Inventory = BTreeMap<ObjectKey, LiveObject>;
 
+/// The ports of a Service that are left out, should the API server refuse it with them.
+pub(super) type OptionalPorts = Arc<BTreeSet<(Port, Transport)>>;
+
 /// What could not be done with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Kind and name.
     pub object: String,
+    /// The port without which a Service was applied; none if all of an object is not as it should be.
+    pub port: Option<(Port, Transport)>,
     /// Why, in the words of the API server where it has any.
     pub message: String,
 }
@@ -50,6 +55,8 @@ pub(super) struct Job {
     pub(super) owner: NsName,
     /// What is to be there. Everything else of the inventory goes.
     pub(super) objects: Objects,
+    /// What of it is left out rather than all of an object.
+    pub(super) optional_ports: OptionalPorts,
     /// What is there.
     pub(super) inventory: Inventory,
 }
@@ -124,6 +131,7 @@ enum Observed {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     desired: DesiredState,
+    optional_ports: OptionalPorts,
     inventory: Inventory,
     /// What the watch said last while a job was in flight: what it said before may be of that job's own making.
     observed: BTreeMap<ObjectKey, Observed>,
@@ -191,6 +199,11 @@ impl Reconciler {
         self.queue.forget(owner);
         self.add(owner, now);
         self.forget_if_empty(owner);
+    }
+
+    /// The ports of a Gateway's Service that are left out, should the API server refuse it with them.
+    pub(super) fn optional_ports(&mut self, owner: &NsName, ports: OptionalPorts) {
+        self.entries.entry(owner.clone()).or_default().optional_ports = ports;
     }
 
     /// Nobody knows what a Gateway's objects shall be. Those that it has stay, and go on to be as was desired last.
@@ -346,9 +359,10 @@ impl Reconciler {
             Ok(owner) => owner,
             Err(until) => return Next::Wait(until),
         };
-        let Entry { desired, inventory, .. } = self.entries.entry(owner.clone()).or_default();
+        let Entry { desired, inventory, optional_ports, .. } = self.entries.entry(owner.clone()).or_default();
         let objects = if let DesiredState::Objects(objects) = desired { objects.clone() } else { Vec::new() };
-        Next::Start(Work::Gateway(Job { owner, objects, inventory: inventory.clone() }))
+        let optional_ports = Arc::clone(optional_ports);
+        Next::Start(Work::Gateway(Job { owner, objects, optional_ports, inventory: inventory.clone() }))
     }
 
     /// A job ended. Gives what failed, if that is not what was reported last.

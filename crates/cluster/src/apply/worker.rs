@@ -1,7 +1,12 @@
 //! What is done for one Gateway: requests, one after the other.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
+use ir::{Port, backend::Transport};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
@@ -15,6 +20,7 @@ use super::{
     kind::Kind,
     metrics::{Labels, Metrics},
     object::{CONTROLLER, FIELD_MANAGER, Fingerprint, LiveObject, ObjectKey, is_of},
+    ports,
     reconciler::{Failure, Job, Outcome, Retry},
 };
 
@@ -40,6 +46,11 @@ impl ApplyError {
     fn refused(message: impl Into<String>) -> Self {
         Self::new(Retry::Refused, message)
     }
+
+    /// Whether it may be what the object says. That no port of a node is left is a failure of the API server in its own words.
+    fn is_of_the_object(&self) -> bool {
+        matches!(self.retry, Retry::Refused | Retry::Soon)
+    }
 }
 
 /// Works on Gateways.
@@ -57,15 +68,15 @@ impl Worker {
         let mut failures = Vec::new();
         let (mut retry, mut retry_after) = (None::<Retry>, Duration::ZERO);
         let mut wanted = HashSet::new();
-        let mut failed = |object: String, error: ApplyError| {
+        let mut failed = |object: String, port: Option<(Port, Transport)>, error: ApplyError| {
             retry = Some(retry.take().map_or(error.retry, |before| before.min(error.retry)));
             retry_after = retry_after.max(error.retry_after);
-            failures.push(Failure { object, message: error.message });
+            failures.push(Failure { object, port, message: error.message });
         };
         for object in &job.objects {
             let (Some(kind), Some(name)) = (Kind::of(object), object["metadata"]["name"].as_str()) else {
                 let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
-                failed(what, ApplyError::refused("is none of the kinds that are applied"));
+                failed(what, None, ApplyError::refused("is none of the kinds that are applied"));
                 continue;
             };
             let key = ObjectKey { kind, name: name.into() };
@@ -79,16 +90,22 @@ impl Worker {
             }
             let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &kind.resource());
             let client = ObjectClient { api, name, owner: &job.owner.name, settings: &self.settings };
-            let answer = client.apply(object, known).await;
-            self.count(kind, "applied", &answer);
+            let answer = client.apply_or_without(object, known, &job.optional_ports).await;
+            let is_whole = answer.as_ref().is_ok_and(|(_, without)| without.is_empty());
+            self.count(kind, if is_whole { "applied" } else { "refused" }, &answer);
             match answer {
-                Ok(live) => drop(inventory.insert(key, live)),
+                Ok((live, without)) => {
+                    for (port, error) in without {
+                        failed(key.to_string(), Some(port), error);
+                    }
+                    inventory.insert(key, live);
+                }
                 Err(error) => {
                     if error.retry == Retry::Conflict {
                         // What is known of it is wrong.
                         inventory.remove(&key);
                     }
-                    failed(key.to_string(), error);
+                    failed(key.to_string(), None, error);
                 }
             }
         }
@@ -104,7 +121,7 @@ impl Worker {
             self.count(key.kind, "deleted", &answer);
             match answer {
                 Ok(()) => drop(inventory.remove(&key)),
-                Err(error) => failed(key.to_string(), error),
+                Err(error) => failed(key.to_string(), None, error),
             }
         }
         Outcome { inventory, failures, retry, retry_after }
@@ -132,6 +149,49 @@ struct ObjectClient<'a> {
 }
 
 impl ObjectClient<'_> {
+    /// Applies an object. A Service that is refused is applied without those optional ports that are at fault.
+    async fn apply_or_without(
+        &self,
+        object: &Arc<Value>,
+        known: Option<&LiveObject>,
+        optional: &BTreeSet<(Port, Transport)>,
+    ) -> Result<(LiveObject, Vec<((Port, Transport), ApplyError)>), ApplyError> {
+        let refused = match self.apply(object, known).await {
+            Ok(live) => return Ok((live, Vec::new())),
+            Err(error) => error,
+        };
+        let is_service = object["kind"] == "Service";
+        let (optional, own): (Vec<_>, Vec<_>) =
+            ports::of(object).filter(|_| is_service).partition(|port| optional.contains(port));
+        if optional.is_empty() || !refused.is_of_the_object() {
+            return Err(refused);
+        }
+        let uid = known.map(|known| &*known.uid);
+        if !own.is_empty()
+            && self.refuses(&ports::without(object, &optional.iter().copied().collect()), uid).await?.is_some()
+        {
+            // These are not to blame.
+            return Err(refused);
+        }
+        let mut search = ports::Search::among(optional);
+        while let Some(left_out) = search.next() {
+            let tried = ports::without(object, left_out);
+            search.answer(self.refuses(&tried, uid).await?);
+        }
+        let at_fault = search.at_fault();
+        let left_out: BTreeSet<_> = at_fault.iter().map(|(port, _)| *port).collect();
+        let part = Arc::new(ports::without(object, &left_out));
+        if ports::of(&part).next().is_none() {
+            return Err(refused);
+        }
+        let there = known.filter(|known| !known.changed && known.applied.as_ref() == Some(&part));
+        let live = match there {
+            Some(there) => there.clone(),
+            None => self.apply(&part, known).await?,
+        };
+        Ok((live, at_fault))
+    }
+
     async fn apply(&self, object: &Arc<Value>, known: Option<&LiveObject>) -> Result<LiveObject, ApplyError> {
         if let Some(applied) = known.and_then(|known| known.applied.as_deref()) {
             self.hand_over_replicas(applied, object).await?;
@@ -145,6 +205,15 @@ impl ObjectClient<'_> {
         }
         let uid = self.look().await?;
         self.settle(object, uid.as_deref()).await
+    }
+
+    /// Why an object would be refused, if it would.
+    async fn refuses(&self, object: &Value, uid: Option<&str>) -> Result<Option<ApplyError>, ApplyError> {
+        match self.patch(object, uid, true).await {
+            Ok(_) => Ok(None),
+            Err(error) if error.is_of_the_object() => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Applies an object, and a Service's ports to the exclusion of any other: a port that somebody added would stay, since
@@ -181,18 +250,21 @@ impl ObjectClient<'_> {
 
     /// Applies an object, if what is there is the one with that uid, or if there is none and none is named.
     async fn send(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<LiveObject, ApplyError> {
-        let mut body = (**object).clone();
-        body["metadata"]["annotations"][CONTROLLER] = (*self.settings.controller).into();
-        if let Some(uid) = uid {
-            body["metadata"]["uid"] = uid.into();
-        }
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(&body);
-        let answer = self.answer(self.api.patch(self.name, &parameters, &patch)).await?;
+        let answer = self.patch(object, uid, false).await?;
         let metadata = &answer.metadata;
         let uid = metadata.uid.as_deref().ok_or_else(|| ApplyError::refused("was answered without a uid"))?;
         let (applied, fingerprint) = (Some(Arc::clone(object)), Fingerprint::of(metadata));
         Ok(LiveObject { uid: uid.into(), applied, changed: false, fingerprint })
+    }
+
+    async fn patch(&self, object: &Value, uid: Option<&str>, dry_run: bool) -> Result<DynamicObject, ApplyError> {
+        let mut body = object.clone();
+        body["metadata"]["annotations"][CONTROLLER] = (*self.settings.controller).into();
+        if let Some(uid) = uid {
+            body["metadata"]["uid"] = uid.into();
+        }
+        let parameters = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
+        self.answer(self.api.patch(self.name, &parameters, &Patch::Apply(&body))).await
     }
 
     /// The uid of an object of ours; none if there is no object.

@@ -216,8 +216,10 @@ impl ClusterSource {
             match proxies {
                 Some(Proxies::Kept) => applier.retain(&gateway),
                 Some(Proxies::Objects(objects)) => {
+                    let optional = objects.iter().flat_map(|manifest| manifest.optional_ports.iter().copied());
+                    let optional = optional.collect();
                     let objects = objects.iter().map(|manifest| manifest.object.clone()).collect();
-                    applier.desired(&gateway, Some(objects));
+                    applier.desired_or_without(&gateway, Some(objects), optional);
                 }
                 _ => applier.desired(&gateway, None),
             }

@@ -50,7 +50,7 @@ mod tests {
         timeout(Duration::ZERO, taken.next()).await.unwrap_err();
         for message in 0..10_000 {
             let owner = NsName::new("web", format!("edge-{}", message % 3));
-            let failure = Failure { object: "Service edge".to_owned(), message: message.to_string() };
+            let failure = Failure { object: "Service edge".to_owned(), port: None, message: message.to_string() };
             reports.put(Report { owner, failures: vec![failure] });
         }
         for message in ["9999", "9997", "9998"] {

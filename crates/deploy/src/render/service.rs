@@ -44,7 +44,7 @@ fn ports(plan: &Rendering<'_>) -> Value {
         // The name of a listener may be none of a Service's port, and two may share a port.
         let name = Some(port.name.to_string()).filter(|name| check::dns_label(name) && taken.insert(name.clone()));
         let name = name.unwrap_or_else(|| by_number(port));
-        let protocol = if port.transport == Transport::Udp { "UDP" } else { "TCP" };
+        let protocol = port.transport.name();
         let mut spec = json!({"name": name, "port": port.port, "targetPort": port.target, "protocol": protocol});
         // What is said of a port that this Gateway does not have is said for another of the class.
         if let Some(node_port) =
@@ -55,6 +55,10 @@ fn ports(plan: &Rendering<'_>) -> Value {
         spec
     });
     ports.collect()
+}
+
+pub(super) fn optional(plan: &Rendering<'_>) -> Vec<(u16, Transport)> {
+    plan.plan.ports.iter().filter(|port| port.optional).map(|port| (port.port, port.transport)).collect()
 }
 
 /// The one address that a Service can ask for.

@@ -19,7 +19,7 @@ fn trusted(of_gateway: &str, trust: Trust) -> Parameters {
 
 fn port(name: &str, port: u16) -> Port {
     let target = if port < 1024 { 10_000 + port } else { port };
-    Port { name: name.into(), port, target, transport: Transport::Tcp }
+    Port { name: name.into(), port, target, transport: Transport::Tcp, optional: false }
 }
 
 fn plan() -> Plan {

@@ -14,7 +14,7 @@ fn plan(parameters: Parameters) -> Plan {
         gateway: NsName::new("shop", "web"),
         uid: "u".into(),
         class: "portcullis".into(),
-        ports: vec![Port { name: "http".into(), port: 80, target: 10_080, transport: Transport::Tcp }],
+        ports: vec![Port { name: "http".into(), port: 80, target: 10_080, transport: Transport::Tcp, optional: false }],
         labels: Vec::new(),
         annotations: Vec::new(),
         addresses: Vec::new(),

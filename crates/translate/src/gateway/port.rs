@@ -16,8 +16,8 @@ use ir::{
 
 use crate::tables::{
     gateway::{GatewayRow, PortClaims},
-    input::Config,
-    set::{BindPort, BindPorts, Bound, OwnPorts, SetPort, SetPortAsks, SetPorts},
+    input::{Config, UnservedPorts},
+    set::{BindPort, BindPorts, Bound, OwnPorts, SetPort, SetPortAsks, SetPorts, UnservedPort},
 };
 
 /// How many ports ListenerSets may add to a Gateway: each is a listener of Envoy's with all of its filters, and a port of the Service.
@@ -99,6 +99,12 @@ impl Lookup for BindPort {
     fn compute(scope: &Scope<'_>, (gateway, port, namespace): &(NsName, Port, Arc<str>)) -> Option<Port> {
         let bound = scope.get::<BindPorts>(gateway)?;
         bound.ports.get(port).copied().filter(|_| !bound.without.contains(&(namespace.clone(), *port)))
+    }
+}
+
+impl Lookup for UnservedPort {
+    fn compute(scope: &Scope<'_>, (gateway, port, transport): &Self::Key) -> Option<()> {
+        scope.get::<UnservedPorts>(gateway)?.contains_key(&(*port, *transport)).then_some(())
     }
 }
 

@@ -15,7 +15,9 @@ use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
         gateway::{Admission, ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
-        input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict, VersionsNotJudged},
+        input::{
+            Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict, UnservedPorts, VersionsNotJudged,
+        },
         listener::{ListenerRow, ListenerState},
         output::Withheld,
         set::{AskedOfClients, AttachedSets, SoundPorts},
@@ -135,7 +137,20 @@ impl<'a> Gateway<'a> {
         ignored
             .map(|(field, why)| Problem::new(Severity::Ignored, Reason::UnsupportedValue, field.as_str(), *why))
             .chain(self.no_room.clone())
+            .chain(self.without_ports())
             .collect()
+    }
+
+    /// Ports of ListenerSets that its Service goes without, which is told in the statuses of these.
+    fn without_ports(&self) -> Option<Problem> {
+        let ports = self.scope.get::<UnservedPorts>(self.key)?;
+        let told = ports.iter().map(|((port, transport), why)| format!("{port} of {}: {why}", transport.name()));
+        let message = format!(
+            "its Service goes without ports of ListenerSets, since Kubernetes refuses it with them: {}; have Kubernetes take them, or \
+             ListenerSets ask for others",
+            listed(&told.collect::<Vec<_>>())
+        );
+        Some(Problem::new(Severity::Warning, Reason::PortUnavailable, "", message))
     }
 
     /// Listeners that let in whoever has no valid certificate, though certificates are asked for.

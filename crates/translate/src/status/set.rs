@@ -139,6 +139,8 @@ fn of_gateway(whole: Whole) -> Option<(Reason, &'static str)> {
 struct Entries {
     /// What is wrong with those that are not served.
     invalid: Vec<String>,
+    /// Why nobody reaches those that are served.
+    unserved: Vec<String>,
     /// How many there are.
     all: usize,
 }
@@ -150,11 +152,24 @@ impl Entries {
             let fault = own.or_else(|| Some(owner.broken(&state.model)?.to_string()))?;
             Some(format!("listener {}: {fault}", state.model.name))
         };
-        Self { invalid: owner.listeners.iter().filter_map(invalid).collect(), all: owner.listeners.len() }
+        let unserved = |state: &Arc<ListenerState>| {
+            let fault = owner.unserved(&state.model).filter(|_| invalid(state).is_none())?;
+            Some(format!("listener {}: {fault}", state.model.name))
+        };
+        Self {
+            invalid: owner.listeners.iter().filter_map(invalid).collect(),
+            unserved: owner.listeners.iter().filter_map(unserved).collect(),
+            all: owner.listeners.len(),
+        }
     }
 
     fn any_valid(&self) -> bool {
         self.invalid.len() < self.all
+    }
+
+    /// What is wrong with those that nobody reaches, whatever the reason.
+    fn unreached(&self) -> Vec<String> {
+        [&self.invalid[..], &self.unserved].concat()
     }
 
     /// Says whether it is accepted.
@@ -176,11 +191,11 @@ impl Entries {
     fn programmed(&self, whole: Whole, conditions: &mut Conditions) {
         if let Some((_, message)) = of_gateway(whole) {
             conditions.no("Programmed", Reason::ParentNotProgrammed, message);
-        } else if self.any_valid() {
-            let message = and_notes("the configuration is with the proxies of the Gateway", &self.invalid);
+        } else if self.unreached().len() < self.all {
+            let message = and_notes("the configuration is with the proxies of the Gateway", &self.unreached());
             conditions.yes("Programmed", Reason::Programmed, message);
         } else {
-            conditions.no("Programmed", Reason::ListenersNotValid, listed(&self.invalid));
+            conditions.no("Programmed", Reason::ListenersNotValid, listed(&self.unreached()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Input tables: objects as they arrived, settings, and reports from outside.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId};
 use engine::{Builder, Engine, Input, Origins};
@@ -55,6 +55,8 @@ others! {
     Nacks: NsName => String;
     /// Why the objects that run a Gateway's proxies cannot be applied.
     Unapplied: NsName => String;
+    /// The ports of ListenerSets that a Gateway's Service goes without, and why.
+    UnservedPorts: NsName => BTreeMap<(Port, Transport), Arc<str>>;
     /// Why a port of this host cannot be bound.
     UnusablePorts: (Port, Transport) => String;
     /// The Envoy routes of a route that an Envoy refuses.

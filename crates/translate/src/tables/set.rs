@@ -56,6 +56,8 @@ tables! {
     SetRow: NsName => SetModel;
     /// A port of a Gateway at which ListenerSets have listeners that can be served.
     SoundPort: (NsName, Port, Transport) => ();
+    /// Whether a port that ListenerSets ask for is none of the Gateway's Service, since Kubernetes refuses it; absent where it is one.
+    UnservedPort: (NsName, Port, Transport) => ();
     /// Has room be asked for the HTTPS listeners of ListenerSets of a namespace.
     HttpsAsked: (NsName, Arc<str>) => ();
     /// How many HTTPS listeners the ListenerSets of a namespace may have at a Gateway; absent where there is room for all.

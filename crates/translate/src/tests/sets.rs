@@ -2,6 +2,7 @@
 
 use api::Kind;
 use envoy::ResourceKind;
+use ir::{NsName, backend::Transport};
 use serde_json::{Value, json};
 
 use super::scene::{
@@ -394,6 +395,43 @@ fn a_listener_that_is_refused_gives_its_port_to_nobody() {
     }
 }
 
+#[test]
+fn a_port_that_kubernetes_refuses_is_told_to_who_asks_for_it_and_the_gateway_stays_as_it_is() {
+    let set = |name: &str, port: u16| {
+        let listeners = json!([http("own", port, ""), http("shared", 80, &name.replace('/', "."))]);
+        listener_set(name, listeners)
+    };
+    let mut scene = Scene::new([edge("All"), set("evil/set", 8443), set("apps/set", 8080)]);
+    let gateway = NsName::new("infra", "edge");
+    let refused =
+        |ports: &[(u16, Transport)]| ports.iter().map(|port| (*port, "the policy no-8443 denied it".into())).collect();
+    scene.0.set_unserved_ports(&gateway, refused(&[(8443, Transport::Tcp), (8080, Transport::Udp)]));
+    scene.0.settle();
+    let programmed = |scene: &Scene, set: &str, listener: &str| scene.listener_of_set(set, listener, "Programmed");
+    let told = programmed(&scene, "evil/set", "own");
+    assert!(told.starts_with("False PortUnavailable") && told.contains("spec.listeners[0].port: port 8443"), "{told}");
+    assert!(!told.contains("no-8443"), "{told}");
+    assert!(scene.listener_of_set("evil/set", "own", "Accepted").starts_with("True"));
+    assert!(programmed(&scene, "evil/set", "shared").starts_with("True"));
+    let told = scene.set("evil/set", "Programmed");
+    assert!(told.starts_with("True Programmed") && told.contains("port 8443"), "{told}");
+    assert!(scene.problems().iter().any(|it| it.starts_with("set refused PortUnavailable")), "{:?}", scene.problems());
+    for listener in ["own", "shared"] {
+        assert!(programmed(&scene, "apps/set", listener).starts_with("True"), "TCP and UDP are two");
+    }
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
+    let told = scene.gateway_message("infra/edge", "Accepted");
+    assert!(told.starts_with("True Accepted") && told.contains("8443 of TCP: the policy no-8443 denied it"), "{told}");
+    // One of which nothing is reached is not programmed.
+    scene.put(listener_set("evil/set", json!([http("own", 8443, "")])));
+    assert!(scene.set("evil/set", "Programmed").starts_with("False ListenersNotValid"));
+    assert!(scene.set("evil/set", "Accepted").starts_with("True Accepted"));
+    scene.0.set_unserved_ports(&gateway, refused(&[]));
+    scene.0.settle();
+    assert!(scene.set("evil/set", "Programmed").starts_with("True Programmed"));
+    assert!(!scene.gateway_message("infra/edge", "Accepted").contains("8443"));
+}
+
 /// `many` sets on one port of one Gateway, each with a hostname and a route of its own.
 fn crowd(many: usize) -> Scene {
     let set = |index: usize| {
@@ -418,6 +456,64 @@ fn a_change_of_one_of_many_sets_computes_the_same_as_of_one_of_few() {
     }
 }
 
+fn secret_of(namespace: &str) -> Value {
+    let mut secret = secret("c");
+    secret["metadata"]["namespace"] = json!(namespace);
+    secret
+}
+
+#[test]
+fn a_crowd_that_asks_for_what_an_older_set_has_changes_no_byte_of_it() {
+    const CROWD: usize = 60;
+    let wanted = || [http("web", 80, "v.example"), https("tls", 443, "v.example", "c"), stream("db", 5432, "TCP")];
+    let victim = born(listener_set("apps/victim", json!(wanted())), 1);
+    let crowd = |index: usize| {
+        let more = [stream("tcp", 80, "TCP"), http("http", 5432, "v.example"), http("own", 80, "own.example")];
+        born(listener_set(&format!("evil/z{index}"), json!(wanted().into_iter().chain(more).collect::<Vec<_>>())), 2)
+    };
+    let mut scene = Scene::new([
+        service("s"),
+        edge("All"),
+        secret_of("apps"),
+        secret_of("evil"),
+        victim.clone(),
+        at("r", json!([at_set("apps/victim")])),
+    ]);
+    let all = |scene: &Scene| {
+        let get = |kind, name: &str| scene.resource("infra/edge", kind, name).unwrap_or_default();
+        let listeners = ["listener/80", "listener/443", "listener/5432"].map(|name| get(ResourceKind::Listener, name));
+        let hosts = get(ResourceKind::RouteConfiguration, "http/80")["virtualHosts"].clone();
+        let own = hosts.as_array().into_iter().flatten().find(|host| host["name"] == "v.example").cloned();
+        (listeners, own.expect("a virtual host"), get(ResourceKind::RouteConfiguration, "https/443/apps/victim/tls"))
+    };
+    let before = all(&scene);
+    assert!(before.0.iter().all(|listener| !listener.is_null()));
+    (0..CROWD).for_each(|index| drop(scene.put(crowd(index))));
+    assert_eq!(all(&scene), before);
+    let last = format!("evil/z{}", CROWD - 1);
+    for (listener, lost) in [
+        ("web", "HostnameConflict"),
+        ("tls", "HostnameConflict"),
+        ("db", "ProtocolConflict"),
+        ("tcp", "ProtocolConflict"),
+        ("http", "ProtocolConflict"),
+        ("own", "HostnameConflict"),
+    ] {
+        let told = conflicts(&scene, &last, listener);
+        assert_eq!(told, format!("False {lost}, False {lost}, True {lost}"), "{listener}");
+        let message = scene.listener_of_set(&last, listener, "Conflicted");
+        assert!(!message.contains("apps") && !message.contains("victim"), "{message}");
+    }
+    assert!(scene.hosts("http/80").contains_key("own.example"), "the first of them has what nobody else has");
+    assert_eq!(attached_sets(&scene), 2);
+    // Who goes leaves what he has to the next, and takes it back.
+    scene.remove(victim.clone());
+    assert!(conflicts(&scene, "evil/z0", "web").starts_with("True"));
+    scene.put(victim);
+    (0..CROWD).for_each(|index| drop(scene.remove(crowd(index))));
+    assert_eq!(all(&scene), before);
+}
+
 /// Each is a filter chain with all HTTP filters in the memory of the proxies.
 #[test]
 fn https_listeners_are_shared_out_between_namespaces_and_the_youngest_of_who_has_too_many_are_not_served() {
@@ -428,11 +524,6 @@ fn https_listeners_are_shared_out_between_namespaces_and_the_youngest_of_who_has
         let host = name.replace('/', ".");
         let listener = |index: usize| https(&format!("l{index}"), 443, &format!("h{index}.{host}.example"), "c");
         born(listener_set(name, json!((0..count).map(listener).collect::<Vec<_>>())), second)
-    };
-    let secret_of = |namespace: &str| {
-        let mut secret = secret("c");
-        secret["metadata"]["namespace"] = json!(namespace);
-        secret
     };
     let sets = [set("greedy/set", 8, 1), set("greedy/late", 1, 3), set("modest/set", 2, 2)];
     let mut scene =

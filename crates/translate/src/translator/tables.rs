@@ -85,6 +85,7 @@ use crate::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
             HttpsAsked, HttpsAsks, HttpsBeyond, HttpsListeners, HttpsShare, OwnPorts, ParentOf, PortAsks, PortHolder,
             SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts,
+            UnservedPort,
         },
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
@@ -209,6 +210,7 @@ pub(super) fn all() -> Engine {
         .group::<HttpsAsks>()
         .lookup::<HttpsShare>()
         .lookup::<HttpsBeyond>()
+        .lookup::<UnservedPort>()
         .group::<SoundAsks>()
         .derived::<SoundPort>()
         .group::<SoundPorts>()

@@ -35,7 +35,7 @@ fn done(job: &Job, version: &str) -> Outcome {
 }
 
 fn failed(job: &Job, retry: Retry) -> Outcome {
-    let failures = vec![Failure { object: key().to_string(), message: "no".to_owned() }];
+    let failures = vec![Failure { object: key().to_string(), port: None, message: "no".to_owned() }];
     Outcome { inventory: job.inventory.clone(), failures, retry: Some(retry), retry_after: Duration::ZERO }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         attachment::AttachedRoutes,
         gateway::{Fault, ListenerModel},
         listener::ListenerState,
+        set::UnservedPort,
     },
 };
 
@@ -36,6 +37,19 @@ impl Owner<'_> {
             ParentId::ListenerSet(set) => Some(Arc::new(set.clone())),
         };
         ListenerId { gateway: self.gateway.clone(), name: ListenerName { set, section: listener.name.clone() } }
+    }
+
+    /// Why nobody reaches a listener of a ListenerSet by the Gateway's Service.
+    pub(in crate::status) fn unserved(&self, listener: &ListenerModel) -> Option<Fault> {
+        let at = (self.gateway.clone(), listener.port, listener.transport());
+        let is_of_set = matches!(self.parent, ParentId::ListenerSet(_));
+        self.scope.get::<UnservedPort>(&at).filter(|_| is_of_set)?;
+        let message = format!(
+            "port {} is none of the Gateway's Service, since Kubernetes refuses it there; use another port, or ask the owner of the \
+             Gateway, who is told why",
+            listener.port
+        );
+        Some(Fault::at(Reason::PortUnavailable, format!("spec.listeners[{}].port", listener.index), message))
     }
 
     /// Why a direct response replaces all routes of a listener.
@@ -129,6 +143,9 @@ impl Listener<'_> {
 
     fn programmed(&mut self) {
         let Some(fault) = &self.state.withheld else {
+            if let Some(fault) = self.owner.unserved(&self.state.model) {
+                return self.fails("Programmed", Severity::Refused, &fault);
+            }
             let message = "the configuration is with the proxies of the Gateway";
             return self.conditions.yes("Programmed", Reason::Programmed, message);
         };
