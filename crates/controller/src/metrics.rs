@@ -85,7 +85,7 @@ pub struct ReplacementLabels {
     pub gateway_namespace: String,
     /// The Gateway's name.
     pub gateway: String,
-    /// What is replaced: `route`, `virtual_host` or `route_configuration`.
+    /// What is replaced: `route`, `virtual_host` or `route_configuration`; or `stream`, whose connections are closed.
     pub scope: &'static str,
     /// Why, in one word.
     pub reason: &'static str,

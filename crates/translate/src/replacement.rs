@@ -8,11 +8,17 @@ use crate::{
     capacity,
     policy::wide::{BrokenGateway, BrokenListener},
     resolve::ways,
+    stream,
     tables::replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
 };
 
 impl Derived for Replaced {
     fn compute(scope: &Emitter<'_>, key: &ReplacedRule) -> Option<Replacement> {
+        if key.route.route().kind.is_stream() {
+            let closed = stream::closed(scope, &key.gateway, key.route.route());
+            let problem = closed.or_else(|| capacity::no_room(scope, &key.route, key.rule, &key.gateway))?;
+            return Some(Replacement { reason: problem.reason, error: problem.to_string().into() });
+        }
         let ways = ways(scope, &key.route, key.rule, Some(&key.gateway));
         let mut findings = ways.iter().filter_map(|way| way.findings.as_ref());
         let broken = findings.find_map(|findings| findings.replaced.clone());

@@ -29,13 +29,14 @@ use crate::{
     internal,
     offer::offer,
     tables::{
-        attachment::Attached,
+        attachment::{Attached, Attachment},
         backend::ClusterId,
         capacity::{AskedCluster, PlaceClaims, Room},
         gateway::ClientCertificate,
         input::{RefusedPart, Strict, object_id},
         listener::{Claim, ListenerRow, ListenerState, PortHosts, ServerClaims, ServerName},
         output::{OutputId, Outputs, ServedCluster},
+        replacement::{Replaced, ReplacedRule},
         route::RouteRule,
         stream::{
             ChainsAt, Dialed, Owned, Place, PlaceShares, RoomOf, ServedPlace, Shares, ShutAt, StreamRule, StreamShare,
@@ -146,7 +147,13 @@ impl Derived for Place {
         let gateway = &place.listener.gateway;
         scope.demand::<AskedCluster>((gateway.clone(), ClusterId::Place(place.clone())));
         if let Some(route) = scope.get::<Winner>(place) {
-            scope.emit::<PlaceClaims>(gateway.clone(), place.clone(), RouteId::clone(&route));
+            let route = RouteId::clone(&route);
+            scope.demand::<Replaced>(ReplacedRule {
+                gateway: gateway.clone(),
+                route: Chain::root(route.clone()),
+                rule: 0,
+            });
+            scope.emit::<PlaceClaims>(gateway.clone(), place.clone(), route);
         }
         scope.demand::<ServedPlace>(place.clone());
         Some(())
@@ -388,6 +395,23 @@ impl Unserved {
 pub(crate) fn passes_all_through(route: &RouteId, attached: &Attached) -> bool {
     let mut all = attached.listeners.iter().flat_map(|(listener, _)| places(route, attached, listener));
     route.kind == RouteKind::TlsRoute && all.all(|place| place.is_passed_through())
+}
+
+/// Why all connections of a route are closed at a Gateway, if they are.
+pub(crate) fn closed(scope: &Scope<'_>, gateway: &NsName, route: &RouteId) -> Option<Problem> {
+    let rule = scope.get::<StreamRule>(route)?;
+    if let Some(fault) = &rule.fault {
+        return Some(fault.clone());
+    }
+    let mut shares = rule.shares.iter().filter(|share| share.weight > 0);
+    if shares.clone().all(|share| share.plain.is_none()) {
+        return rule.unresolved.first().cloned();
+    }
+    let attached = scope.get::<Attachment>(route)?;
+    let here = attached.served.iter().filter(|listener| listener.gateway == *gateway);
+    let mut places = here.flat_map(|listener| places(route, &attached, listener));
+    let is_judged = places.any(|place| !place.is_passed_through());
+    (is_judged && shares.all(|share| share.to.is_none())).then(|| rule.blocked.first().cloned()).flatten()
 }
 
 /// Whose the cluster of a place is: of the route that serves it, if one does.

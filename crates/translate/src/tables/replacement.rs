@@ -6,7 +6,8 @@ use envoy::bytes::{Hash, Row};
 use ir::{Chain, Hostname, ListenerName, NsName, Reason, RouteConfigId};
 
 tables! {
-    /// Rules that a direct response stands in place of, for each Gateway that serves it.
+    /// Rules that a direct response stands in place of, and those of streams whose connections are closed, for each Gateway that
+    /// serves it.
     Replaced: ReplacedRule => Replacement;
     /// Virtual hosts and route configurations that a direct response stands in place of.
     ReplacedWide: ReplacedScope => Replacement;
@@ -17,7 +18,7 @@ tables! {
 pub struct ReplacedRule {
     /// Whose proxies serve the direct response.
     pub gateway: NsName,
-    /// The HTTPRoute, where it stands.
+    /// The route, where it stands.
     pub route: Chain,
     /// The rule's place in the route.
     pub rule: u32,

@@ -25,8 +25,15 @@ impl Replacements {
         for (at, now) in changes {
             let ReplacedRule { gateway, route: chain, rule } = &at;
             let route = chain.route().path();
-            count(&mut self.rules, &at, now.as_ref(), gateway, "route", metrics);
+            let is_stream = chain.route().kind.is_stream();
+            count(&mut self.rules, &at, now.as_ref(), gateway, if is_stream { "stream" } else { "route" }, metrics);
             match now {
+                Some(Replacement { reason, error }) if one_by_one && is_stream => {
+                    tracing::warn!(%gateway, %route, reason = reason.as_str(), %error, "the connections of a route are closed");
+                }
+                None if one_by_one && is_stream => {
+                    tracing::info!(%gateway, %route, "the connections of a route are no longer closed");
+                }
                 Some(Replacement { reason, error }) if one_by_one => {
                     // A rule is replaced for all of its matches.
                     tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason = reason.as_str(), %error, "a rule was replaced");

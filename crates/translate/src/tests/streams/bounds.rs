@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::scene::{Scene, gateway, secret, stream, stream_route, tls, tls_route},
-    A, backend, chains, condition, created, localities, plain, to,
+    A, Changes, backend, chains, condition, created, localities, plain, to,
 };
 
 /// A world of `infra/edge` with these bytes for all.
@@ -186,4 +186,21 @@ fn a_fault_closes_a_hostname_and_gives_no_listener_two_chains_for_it() {
     scene.0.fail_no_more(table, &key);
     scene.0.settle();
     assert_eq!(chains(&scene, "listener/443")["a.example.com"], "tls/ends/a.example.com, over TLS");
+}
+
+#[test]
+fn a_route_all_of_whose_connections_are_closed_is_counted_until_they_are_not() {
+    let listeners = json!([stream("db", 5432, "TCP"), tls("through", 8443, "", None)]);
+    let tcp = |backend: &str| stream_route("TCPRoute", "r", to(backend));
+    let mut scene = scene(1 << 30, listeners, [tcp("a"), stream_route("TCPRoute", "s", to("missing"))]);
+    let told = |changes: Changes| {
+        let told = changes.replacements.into_iter();
+        told.map(|(at, now)| (at.route.route().name.to_string(), now.map(|now| now.reason.to_string())))
+            .collect::<Vec<_>>()
+    };
+    let broken = |reason: &str| vec![("apps/r".to_owned(), Some(reason.to_owned()))];
+    assert_eq!(told(scene.put(tcp("missing"))), broken("BackendNotFound"));
+    assert_eq!(told(scene.put(tcp("a"))), [("apps/r".to_owned(), None)]);
+    // One that waits behind another serves nobody.
+    assert_eq!(told(scene.remove(tcp("a"))), [("apps/s".to_owned(), Some("BackendNotFound".to_owned()))]);
 }
