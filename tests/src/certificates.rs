@@ -37,6 +37,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// The certificate, with the key of another one.
+    #[must_use]
+    pub fn with_key_of(&self, other: &Self) -> Self {
+        Self { key: other.key.clone(), ..self.clone() }
+    }
+
     /// How a server shows it; `clients` are those whose certificate it demands.
     pub fn server(&self, clients: Option<&Self>) -> Result<ServerConfig> {
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -85,6 +91,11 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let pem = params.self_signed(&key)?.pem();
         Ok(Self { pem, issuer: Issuer::new(params, key) })
+    }
+
+    /// The certificates of so many others, in PEM.
+    pub fn many(count: usize) -> Result<Vec<String>> {
+        (0..count).map(|number| Ok(Self::new(&format!("authority {number}"))?.pem)).collect()
     }
 
     /// A new certificate for `names`.

@@ -6,6 +6,8 @@ mod access;
 mod hellos;
 #[path = "streams/hostnames.rs"]
 mod hostnames;
+#[path = "streams/owners.rs"]
+mod owners;
 #[path = "streams/peers.rs"]
 mod peers;
 #[path = "streams/secured.rs"]

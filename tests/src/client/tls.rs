@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -60,7 +61,7 @@ impl Tls {
     fn config(&self, protocol: Protocol) -> Result<ClientConfig> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = AnyCertificate { schemes: self.schemes(&provider), provider: Arc::clone(&provider) };
-        let config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
@@ -68,7 +69,10 @@ impl Tls {
             None => config.with_no_client_auth(),
             Some(Certificate { key, der, .. }) => {
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
-                config.with_client_auth_cert(vec![CertificateDer::from(der.clone())], key)?
+                let key = provider.key_provider.load_private_key(key)?;
+                // Whose key it is, is for the server to find out.
+                let shown = CertifiedKey::new(vec![CertificateDer::from(der.clone())], key);
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(shown)))
             }
         };
         config.alpn_protocols = if self.without_alpn { Vec::new() } else { vec![alpn(protocol).to_vec()] };

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use portcullis_tests::certificates::Authority;
 use tokio::{io::AsyncReadExt as _, net::TcpListener, task::JoinHandle};
 
 use super::*;
@@ -41,6 +42,11 @@ async fn only_who_shows_the_name_and_an_authority_of_the_policy_gets_requests() 
     let world = World::start(&echo, &said("hostname: backend.example")).await?;
     world.answers(200).await?;
     let alternative = |name: &str| format!("hostname: backend.example, subjectAltNames: [{name}]");
+    let among = |others: usize| {
+        let others = Authority::many(others)?;
+        let all: Vec<_> = others.iter().map(String::as_str).chain([own.certificate.as_str()]).collect();
+        anyhow::Ok(objects::authorities("ca", &all))
+    };
     for (more, status) in [
         // Somebody else's certificate.
         (said("hostname: other.example"), 503),
@@ -60,6 +66,9 @@ async fn only_who_shows_the_name_and_an_authority_of_the_policy_gets_requests() 
         (tls_policy("p", &by_ca("hostname: backend.example")), 500),
         (format!("{}{}", tls_policy("p", &by_ca("hostname: backend.example")), authority("none")), 500),
         (tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: example.com/ours}"), 500),
+        // As many authorities as there may be, its own the last of them, and one more.
+        (format!("{}{}", tls_policy("p", &by_ca("hostname: backend.example")), among(255)?), 200),
+        (format!("{}{}", tls_policy("p", &by_ca("hostname: backend.example")), among(256)?), 500),
         (said("hostname: backend.example"), 200),
     ] {
         world.portcullis.write("more.yaml", &more)?;

@@ -195,8 +195,12 @@ async fn a_listener_of_tls_asks_whom_one_of_https_would() -> Result<()> {
         world.lets_in(&world.stream(world.open, certificate)).await?;
     }
     world.lets_in(&world.stream(world.strict, Some(&own))).await?;
-    world.keeps_out(&world.stream(world.strict, None)).await?;
-    world.keeps_out(&world.stream(world.strict, Some(&other))).await?;
+    // Of an authority of the same name with another key, and one with a key that is not its own.
+    let namesake = Authority::new("own")?.issue(&names())?;
+    for certificate in [None, Some(&other), Some(&namesake), Some(&own.with_key_of(&other))] {
+        world.keeps_out(&world.stream(world.strict, certificate)).await?;
+        world.keeps_out(&world.target(world.strict, certificate)).await?;
+    }
     world.end().await
 }
 
@@ -330,6 +334,38 @@ async fn a_port_whose_authorities_are_gone_is_closed_until_they_are_back_and_oth
     world.portcullis.write("ca.yaml", &objects::authorities("ca", &[&authority.pem]))?;
     world.answers(world.strict, Some(&own)).await?;
     world.refuses(world.strict, None).await?;
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_authorities_as_there_may_be_judge_clients_and_more_close_their_port_alone() -> Result<()> {
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    world.answers(world.open, None).await?;
+    let target = world.target(world.open, None);
+    let mut neighbour = Connection::open(&target).await?;
+    let others = Authority::many(1_000)?;
+    let among = |count: usize| {
+        let all: Vec<_> = others[..count].iter().chain([&authority.pem]).map(String::as_str).collect();
+        objects::authorities("ca", &all)
+    };
+    let padding = format!("{}{}", authority.pem, "# padding\n".repeat(1_000_000));
+    for beyond in [among(1_000), objects::authorities("ca", &[&padding]), among(256)] {
+        world.portcullis.write("ca.yaml", &among(255))?;
+        world.answers(world.strict, Some(&own)).await?;
+        world.refuses(world.strict, None).await?;
+        world.portcullis.write("ca.yaml", &beyond)?;
+        let closed = eventually(TIMEOUT, async || {
+            ensure!(TcpStream::connect((Ipv4Addr::LOCALHOST, world.strict)).await.is_err(), "the port is open");
+            Ok(())
+        });
+        closed.await.with_context(|| world.portcullis.log_tail())?;
+        let response = neighbour.send(&Asking::request(&target)).await?;
+        ensure!(response.status == 200 && response.header("connection").is_none(), "{}", response.status);
+    }
+    let told = world.portcullis.snapshot().await?["statuses"].to_string();
+    ensure!(told.contains("257 certificates") && told.contains("at most 256, in 262144 bytes"), "{told}");
     world.end().await
 }
 

@@ -16,7 +16,7 @@ const SETS: &[usize] = &[500, 5_000];
 /// How many listeners of TCP or UDP a Gateway has.
 const PORTS: usize = 32;
 
-pub(crate) const STEPS: [Step; 9] = [
+pub(crate) const STEPS: [Step; 10] = [
     Step {
         name: "a TCPRoute's weight changed",
         of: "routes of streams",
@@ -89,6 +89,15 @@ pub(crate) const STEPS: [Step; 9] = [
         scene: |sets| Scene {
             objects: hosts(sets, "HTTP"),
             change: Box::new(|turn| set(turn % 7, "HTTP", &format!("turn{turn}"), true)),
+        },
+    },
+    Step {
+        name: "a set that loses to an older one changed",
+        of: "sets that ask for one port and hostname",
+        sizes: SETS,
+        scene: |sets| Scene {
+            objects: asking(sets, "HTTP", |_| "h".to_owned()),
+            change: Box::new(|turn| set(1 + turn % 7, "HTTP", "h", turn % 2 == 0)),
         },
     },
     Step {
@@ -187,6 +196,11 @@ fn stream(kind: &str, index: usize, to: usize) -> Value {
 
 /// As many ListenerSets on one port, each with a hostname and a route.
 pub(crate) fn hosts(sets: usize, protocol: &str) -> Vec<Object> {
+    asking(sets, protocol, |index| format!("h{index}"))
+}
+
+/// As many, each with this hostname.
+fn asking(sets: usize, protocol: &str, host: impl Fn(usize) -> String) -> Vec<Object> {
     let mut edge = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
         "metadata": {"name": "edge", "namespace": "infra", "generation": 1},
@@ -195,7 +209,7 @@ pub(crate) fn hosts(sets: usize, protocol: &str) -> Vec<Object> {
     edge["spec"]["listeners"] = json!([{"name": "own", "port": 8080, "protocol": "HTTP"}]);
     let mut objects = vec![class(), decode(edge), service(0), slice(0, 1), certificate()];
     for index in 0..sets {
-        objects.push(set(index, protocol, &format!("h{index}"), true));
+        objects.push(set(index, protocol, &host(index), true));
         objects.push(decode(json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
             "metadata": {"name": format!("r{index}"), "namespace": "apps", "creationTimestamp": "2026-01-01T00:00:00Z"},

@@ -30,6 +30,19 @@ pub fn certificates() -> &'static [(String, String); 2] {
     })
 }
 
+/// The certificates of a thousand authorities in PEM, made once.
+pub fn authority_pems() -> &'static [String] {
+    static MADE: OnceLock<Vec<String>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = |number: u32| {
+            let params = rcgen::CertificateParams::new([format!("{number}.example")]).expect("a name");
+            params.self_signed(&key).expect("signed").pem()
+        };
+        (0..1_000).map(certificate).collect()
+    })
+}
+
 /// A translator with a class of ours, named `portcullis`.
 pub struct Scene(
     /// The translator.

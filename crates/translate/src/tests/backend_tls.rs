@@ -5,14 +5,14 @@
 mod bounds;
 mod hosts;
 
-use std::{fmt::Write as _, sync::OnceLock};
+use std::fmt::Write as _;
 
 use api::{Kind, ObjectId};
 use envoy::ResourceKind;
 use ir::{NsName, Settings};
 use serde_json::{Value, json};
 
-use super::scene::{Scene, certificates, gateway, grpc_route, http, opaque, route, service};
+use super::scene::{Scene, authority_pems, certificates, gateway, grpc_route, http, opaque, route, service};
 use crate::Changes;
 
 const PLAIN: &str = "service/apps/s/80";

@@ -6,7 +6,7 @@ use api::Kind;
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, certificates, gateway, http, https, opaque, route, secret, service, tls};
+use super::scene::{Scene, authority_pems, certificates, gateway, http, https, opaque, route, secret, service, tls};
 use crate::Changes;
 
 fn with_tls(mut gateway: Value, tls: Value) -> Value {
@@ -139,6 +139,48 @@ fn where_no_reference_leads_to_an_authority_nobody_is_let_in_and_the_listener_sa
             scene.put(frontend(asks(&[reference("ConfigMap", "ca", None)], "AllowValidOnly"), json!([])));
             assert_eq!(said(&scene, "tls"), GOOD);
         }
+    }
+}
+
+#[test]
+fn authorities_beyond_the_bound_close_their_ports_alone_until_they_are_fewer() {
+    let many = authority_pems();
+    let holding = |text: String| {
+        let mut map = config_map("infra", "ca", 0);
+        map["data"]["ca.crt"] = json!(text);
+        map
+    };
+    let asked = asks(&[reference("ConfigMap", "ca", None)], "AllowValidOnly");
+    let asked = frontend(asked, json!([{"port": 8443, "tls": {}}]));
+    let mut scene = Scene::new([secret("one"), config_map("infra", "ca", 0), asked]);
+    let neighbours = |scene: &Scene| {
+        [80, 8443].map(|port| scene.resource("infra/edge", ResourceKind::Listener, &format!("listener/{port}")))
+    };
+    let before = neighbours(&scene);
+    assert!(before.iter().all(Option::is_some));
+    for (text, words) in [
+        (many.concat(), "bytes"),
+        (format!("{}{}", many[0], "# padding\n".repeat(1_000_000)), "bytes"),
+        (many[..257].concat(), "257 certificates"),
+    ] {
+        let changes = scene.put(holding(text));
+        assert_eq!(
+            said(&scene, "tls"),
+            ["False NoValidCACertificate", "False InvalidCACertificateRef", "False Invalid"]
+        );
+        let told = scene.listener_status("infra/edge", "tls").to_string();
+        for words in [words, "spec.tls.frontend.default.validation.caCertificateRefs[0]", "ca.crt", "262144"] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert!(scene.resource("infra/edge", ResourceKind::Listener, "listener/443").is_none());
+        assert_eq!(neighbours(&scene), before);
+        assert!(
+            !changed(&changes).iter().any(|it| it.contains("/8443") || it.contains("/80")),
+            "{:?}",
+            changed(&changes)
+        );
+        scene.put(holding(many[..256].concat()));
+        assert_eq!(said(&scene, "tls"), GOOD);
     }
 }
 

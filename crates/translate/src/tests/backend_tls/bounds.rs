@@ -4,33 +4,42 @@ use super::*;
 
 #[test]
 fn bundles_are_bounded_by_certificates_and_by_bytes() {
-    static MANY: OnceLock<String> = OnceLock::new();
-    let many = MANY.get_or_init(|| {
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let mut text = String::new();
-        for number in 0..1_000_u32 {
-            let params = rcgen::CertificateParams::new([format!("{number}.example")]).expect("a name");
-            text.push_str(&params.self_signed(&key).expect("signed").pem());
-        }
-        text
-    });
+    let many = authority_pems();
+    let first = |count: usize| many[..count].concat();
     let large = format!("{}\n{}", pem(), "# padding\n".repeat(1_000_000));
-    for (text, words) in [(many.as_str(), "bytes"), (&large, "bytes")] {
-        let scene = scene([policy("p", "", json!({})), config_map("ca", json!({"ca.crt": text}))]);
+    let neighbour = [
+        service("n"),
+        route(
+            "n",
+            json!({"rules": [{"backendRefs": [{"name": "n", "port": 80}],
+        "matches": [{"path": {"type": "PathPrefix", "value": "/n"}}]}]}),
+        ),
+    ];
+    let neighbours = |scene: &Scene| cluster(scene, "service/apps/n/80");
+    let mut scene = scene(neighbour.into_iter().chain([policy("p", "", json!({})), authorities()]));
+    let before = neighbours(&scene);
+    for (text, words) in [(first(1_000), "bytes"), (large, "bytes"), (first(257), "257 certificates")] {
+        let changes = scene.put(config_map("ca", json!({"ca.crt": text})));
         assert_eq!(told(&scene, "apps/p", 0)[0], "False NoValidCACertificate");
         let text = message(&scene, "apps/p");
-        assert!(text.contains(words), "{text}");
+        for words in [words, "spec.validation.caCertificateRefs[0]", "ca.crt", "262144"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert_eq!(neighbours(&scene), before);
+        assert!(!changed(&changes).iter().any(|it| it.contains("/n/")), "{:?}", changed(&changes));
+        // As many as there may be are taken again.
+        scene.put(config_map("ca", json!({"ca.crt": first(256)})));
+        assert_eq!(told(&scene, "apps/p", 0), GOOD);
     }
     // What fits alone, and not beside another, is left out.
-    let half: String = many.split_inclusive("-----END CERTIFICATE-----\n").take(200).collect();
-    let rest: String = many.split_inclusive("-----END CERTIFICATE-----\n").skip(200).take(200).collect();
+    let (half, rest) = (first(200), many[200..400].concat());
     let refs = json!([reference("ConfigMap", "ca"), reference("ConfigMap", "rest")]);
     let objects = [
         policy("p", "", json!({"caCertificateRefs": refs})),
         config_map("ca", json!({"ca.crt": half})),
         config_map("rest", json!({"ca.crt": rest})),
     ];
-    let scene = scene(objects);
+    let scene = super::scene(objects);
     assert_eq!(told(&scene, "apps/p", 0), ["True Accepted", "False InvalidCACertificateRef"]);
     assert!(message(&scene, "apps/p").contains("400 certificates"), "{}", message(&scene, "apps/p"));
 }
