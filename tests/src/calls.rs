@@ -1,7 +1,8 @@
 //! gRPC as its clients and servers speak it: tonic on both sides, with messages that are texts.
 //!
 //! A [`Callee`] serves every method of every service. One whose name begins with `Watch` answers with as many messages as the
-//! request says, one with `Chat` answers each message with one, and all others answer once with an [`Answer`], as JSON. A unary
+//! request says, one with `Tick` with one each tenth of a second until the client goes, one with `Chat` answers each message with one, and all
+//! others answer once with an [`Answer`], as JSON. A unary
 //! call with the message `fail` is answered [`Code::AlreadyExists`], one with `flaky` [`Code::Unavailable`] every other time, one
 //! with `wait` never; a `Watch` ends with [`Code::Aborted`] and the trailer `x-trailer` if `fail` stands behind its number.
 
@@ -14,6 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -110,6 +112,12 @@ async fn answer(called: Arc<Called>, request: http::Request<Incoming>) -> Result
             async move { Ok::<_, Status>(Response::new(watched(&name, request.get_ref()))) }
         });
         grpc.server_streaming(watch, request).await
+    } else if method.starts_with("Tick") {
+        let tick = tower::service_fn(move |_: Request<String>| {
+            let name = Arc::clone(&called.name);
+            async move { Ok::<_, Status>(Response::new(ticking(name))) }
+        });
+        grpc.server_streaming(tick, request).await
     } else if method.starts_with("Chat") {
         let chat = tower::service_fn(move |request: Request<Streaming<String>>| {
             let name = Arc::clone(&called.name);
@@ -133,6 +141,16 @@ fn watched(name: &str, asked: &str) -> impl Stream<Item = Result<String, Status>
     trailers.insert("x-trailer", MetadataValue::from_static("told"));
     let end = fails.then(|| Err(Status::with_metadata(Code::Aborted, "as asked", trailers)));
     stream::iter(all.chain(end))
+}
+
+fn ticking(name: Arc<str>) -> impl Stream<Item = Result<String, Status>> + Send + 'static {
+    stream::unfold(0_u64, move |at| {
+        let said = format!("{name}: {at}");
+        async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Some((Ok(said), at + 1))
+        }
+    })
 }
 
 async fn once(called: Arc<Called>, path: String, request: Request<String>) -> Result<Response<String>, Status> {

@@ -22,7 +22,7 @@ use crate::echo::{self, Echoed};
 
 pub use grpc::Grpc;
 pub use tls::Tls;
-pub use websocket::websocket_echo;
+pub use websocket::{WebSocket, websocket_echo};
 
 /// The protocol that a client speaks. Under TLS it is asked for by ALPN.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]

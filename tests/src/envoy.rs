@@ -26,7 +26,12 @@ impl Envoy {
     ///
     /// The admin address of `bootstrap` is replaced by one on a free port.
     pub async fn start(bootstrap: &Value) -> Result<Self> {
-        let mut envoy = Self::launch(bootstrap)?;
+        Self::start_with(bootstrap, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub async fn start_with(bootstrap: &Value, arguments: &[&str]) -> Result<Self> {
+        let mut envoy = Self::launch_as(bootstrap, ports::free_port()?, arguments)?;
         let (process, admin) = (&mut envoy.process, &envoy.admin);
         let ready = process.wait_until(async || {
             let ready = client::send(admin, &Request::get("localhost", "/ready")).await?;
@@ -44,6 +49,10 @@ impl Envoy {
 
     /// The same with the admin interface on a port of one's own, for what is to reach it from `bootstrap`.
     pub fn launch_with_admin(bootstrap: &Value, admin: u16) -> Result<Self> {
+        Self::launch_as(bootstrap, admin, &[])
+    }
+
+    fn launch_as(bootstrap: &Value, admin: u16, more: &[&str]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("envoy-").tempdir()?;
         let mut bootstrap = bootstrap.clone();
         bootstrap["admin"] = json!({"address": {"socketAddress": {"address": "127.0.0.1", "portValue": admin}}});
@@ -58,7 +67,8 @@ impl Envoy {
             // Envoy keeps the access log for 10 seconds otherwise.
             ["--file-flush-interval-msec", "10"],
         ];
-        let arguments = arguments.into_iter().flatten().chain(["--disable-hot-restart"]);
+        let more = more.iter().copied();
+        let arguments = arguments.into_iter().flatten().chain(["--disable-hot-restart"]).chain(more);
         Ok(Self {
             process: Process::start("envoy", &envoy_binary()?, arguments, log)?,
             admin: Target::local(admin),

@@ -4,6 +4,8 @@
 mod backends;
 #[path = "zero_loss/load.rs"]
 mod load;
+#[path = "zero_loss/open.rs"]
+mod open;
 
 use std::time::Instant;
 
