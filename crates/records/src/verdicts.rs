@@ -14,6 +14,11 @@ use crate::store::MAX_BYTES;
 /// The name of the record.
 pub const NAME: &str = "portcullis-verdicts";
 
+/// A route of Envoy's, see [`Verdict::part`].
+pub const ROUTE: &str = "route";
+/// A cluster.
+pub const CLUSTER: &str = "cluster";
+
 /// How many there are at most: of all, of those that the proxies of one Gateway refused, and of one namespace.
 const MOST: usize = 10_000;
 const MOST_OF_GATEWAY: usize = 1_000;
@@ -38,7 +43,7 @@ pub struct Verdicts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// What it is, as metrics call it: `route`.
+    /// What it is: [`ROUTE`] or [`CLUSTER`].
     pub part: String,
     /// The kind of the object that it is made from.
     pub kind: String,
@@ -70,6 +75,16 @@ impl Verdict {
     pub fn object(&self) -> Option<ObjectId> {
         let kind = Kind::ALL.iter().find(|kind| kind.as_str() == self.kind)?;
         Some(ObjectId::new(*kind, self.namespace.as_str(), self.name.as_str()))
+    }
+
+    /// The Gateway whose proxies refused it first; none where that is no name.
+    pub fn gateway(&self) -> Option<(&str, &str)> {
+        self.gateway.split_once('/')
+    }
+
+    /// Whether it is on a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.part == CLUSTER
     }
 
     /// The same with no more words than are kept.

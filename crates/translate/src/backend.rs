@@ -25,6 +25,7 @@ use self::hosts::BackendHosts;
 use crate::{
     internal,
     offer::is_strict,
+    refused::by_proxies,
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, ShownThere, Unusable},
         gateway::{ClientCertificate, Fault},
@@ -288,8 +289,7 @@ impl Lookup for ShownThere {
 
 impl Lookup for ShowingBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
-        let encoded =
-            if is_strict(scope) { cleared_cluster(scope, key)? } else { (*scope.get::<ClusterBytes>(key)?).clone() };
+        let encoded = if is_strict(scope) { cleared_cluster(scope, key)? } else { written(scope, key)? };
         // What is added is no object's word, so that nobody is asked about it.
         Some(envoy::cluster::showing(&encoded))
     }
@@ -300,16 +300,27 @@ impl Lookup for ShowingBytes {
     }
 }
 
+/// Why proxies refuse a cluster of a backend, if they do.
+fn refused(scope: &Scope<'_>, to: &Destination, in_grpc: bool) -> Option<Arc<str>> {
+    let of = |cluster: fn(Destination) -> ClusterId| cluster(to.clone());
+    let plain = [of(ClusterId::To), of(ClusterId::Own)].into_iter();
+    let grpc = [of(ClusterId::Http2), of(ClusterId::Grpc), of(ClusterId::Told)].into_iter().filter(|_| in_grpc);
+    let written = |id: &ClusterId| model(scope, id).map(|model| envoy::cluster::cluster(&model));
+    plain.chain(grpc).find_map(|id| by_proxies(scope, &id, || written(&id)))
+}
+
 /// A cluster as the proxies of a Gateway get it.
 pub(crate) fn sent(scope: &Scope<'_>, gateway: &NsName, cluster: &ClusterId) -> Option<Encoded> {
-    let shown = scope.get::<ClientCertificate>(gateway).is_some() && scope.get::<ShownThere>(cluster).is_some();
-    if shown {
-        scope.get::<ShowingBytes>(cluster).map(|encoded| (*encoded).clone())
-    } else if is_strict(scope) {
-        cleared_cluster(scope, cluster)
-    } else {
-        scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+    let own = || if is_strict(scope) { cleared_cluster(scope, cluster) } else { written(scope, cluster) };
+    if by_proxies(scope, cluster, own).is_some() {
+        return None;
     }
+    let shown = scope.get::<ClientCertificate>(gateway).is_some() && scope.get::<ShownThere>(cluster).is_some();
+    if shown { scope.get::<ShowingBytes>(cluster).map(|encoded| (*encoded).clone()) } else { own() }
+}
+
+fn written(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
+    scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
 }
 
 /// Why the proxies of a Gateway may not send to a cluster: they have no certificate to show there.

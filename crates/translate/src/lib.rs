@@ -28,6 +28,7 @@ mod output;
 mod policy;
 mod proxies;
 mod replacement;
+mod refused;
 mod resolve;
 mod route;
 mod share;
@@ -45,6 +46,7 @@ mod words;
 
 pub use edition::{Candidate, Edition, Wish};
 pub use engine::{Fault, Turned};
+pub use refused::refused_clusters_of;
 pub use share::level;
 pub use status::StatusRow;
 pub use tables::edition::FreezeTold;

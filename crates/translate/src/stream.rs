@@ -27,13 +27,14 @@ use crate::{
     capacity::overrun,
     grant::Referrer,
     internal,
-    offer::offer,
+    offer::{is_strict, offer},
+    refused::by_proxies,
     tables::{
         attachment::{Attached, Attachment},
-        backend::ClusterId,
+        backend::{ClusterBytes, ClusterId},
         capacity::{AskedCluster, PlaceClaims, Room},
         gateway::ClientCertificate,
-        input::{RefusedPart, Strict, object_id},
+        input::{RefusedPart, object_id},
         listener::{Claim, ListenerRow, ListenerState, PortHosts, ServerClaims, ServerName},
         output::{OutputId, Outputs, ServedCluster},
         replacement::{Replaced, ReplacedRule},
@@ -428,17 +429,31 @@ fn parts(place: &PlaceId) -> impl Iterator<Item = PartId> {
     std::iter::once(PartId::Cluster(ClusterId::Place(place.clone()))).chain(chain)
 }
 
-/// Why Envoy is not sent what a route has it take, where it is asked before.
+/// Why Envoy is not sent what a route has it take, where it is asked before, or has refused it.
 pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Option<Problem> {
-    scope.get::<Strict>(&())?;
+    let is_strict = is_strict(scope);
     let mut all = attached.served.iter().flat_map(|listener| places(route, attached, listener));
     all.find_map(|place| {
         let is_won = || {
             scope.get::<Winner>(&place).is_some_and(|winner| *winner == *route) && scope.get::<Owned>(&place).is_some()
         };
-        let mut parts = is_won().then(|| parts(&place)).into_iter().flatten();
-        let refused = parts.find_map(|part| scope.get::<RefusedPart>(&part))?;
-        let message = format!("nothing is sent to its backends at {place}: {}", refused.told(route.namespace()));
+        let judged = || {
+            let refused = parts(&place).find_map(|part| scope.get::<RefusedPart>(&part))?;
+            Some(refused.told(route.namespace()))
+        };
+        let told = || {
+            let cluster = ClusterId::Place(place.clone());
+            let written = || scope.get::<ClusterBytes>(&cluster).map(|encoded| (*encoded).clone());
+            let words = by_proxies(scope, &cluster, written)?;
+            let is_shared = owner(scope, &place).is_some_and(|owner| owner.is_shared);
+            Some(if is_shared {
+                "a proxy refused what policies of another namespace say".into()
+            } else {
+                words.to_string()
+            })
+        };
+        let refused = is_won().then(|| is_strict.then(judged).flatten().or_else(told)).flatten()?;
+        let message = format!("nothing is sent to its backends at {place}: {refused}");
         Some(Problem::new(Severity::Replaced, Reason::Invalid, "spec.rules[0]", message))
     })
 }

@@ -23,6 +23,7 @@ mod policies;
 mod policy_statuses;
 mod properties;
 mod proxies;
+mod refused;
 mod regexes;
 mod replacement;
 mod secrets;

@@ -166,6 +166,14 @@ impl Translator {
         true
     }
 
+    /// The clusters that proxies refused of what [`refused_clusters_of`] names, in place of those that it was told before. They are
+    /// left out, and who needs them answers 500.
+    ///
+    /// [`refused_clusters_of`]: crate::refused_clusters_of
+    pub fn set_refused_clusters(&mut self, holder: &ObjectId, clusters: RefusedRows) {
+        self.engine.set::<input::RefusedClusters>(holder.clone(), (!clusters.is_empty()).then_some(clusters));
+    }
+
     /// Why the objects that run a Gateway's proxies are not as they should be; none once they are.
     pub fn set_unapplied(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Unapplied>(gateway.clone(), words);

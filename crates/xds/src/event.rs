@@ -35,7 +35,8 @@ pub enum Event {
         /// clusters or listeners: those that were new in it.
         versions: Vec<(Arc<str>, Version)>,
     },
-    /// A response was rejected. Its versions are not sent again on this stream unless they are asked for by name.
+    /// A response was rejected. Its versions are not sent again on this stream unless they are asked for by name,
+    /// or another of its names recovered.
     Nacked {
         /// `NAMESPACE/NAME`.
         gateway: String,

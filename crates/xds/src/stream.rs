@@ -4,7 +4,8 @@
 //! has, the order of an update (see its `rollout`) and what becomes of rejected versions:
 //!
 //! * A response is rejected if and only if the request with its nonce carries an error.
-//! * A rejected version is not sent again. The next different version is.
+//! * A rejected version is not sent again. The next different version is; and once that is accepted, or what was rejected is gone,
+//!   so are those that were rejected in the same response, without it.
 //! * One response of a type is on its way at a time. Its content is decided when it is sent, so a slow client skips
 //!   versions.
 //! * No wait is without a bound.
@@ -338,7 +339,7 @@ impl Stream {
             let Some(version) = self.lookup(kind, name).map(Resource::content_version) else { continue };
             let state = &mut self.types[kind.index()];
             let welcome = self.protocol == Protocol::Delta || state.subscription.covers(name);
-            if welcome && state.rejected.get(name) != Some(&version) {
+            if welcome && state.rejected.get(name).map(|(rejected, _)| *rejected) != Some(version) {
                 state.forced.insert(name.clone());
             }
         }
@@ -363,12 +364,17 @@ impl Stream {
             self.kept.remove(&(kind, Arc::from("")));
         } else {
             let names = flight.versions.iter().map(|(name, _)| name).chain(&flight.removed);
+            let mut responses = BTreeSet::new();
             for name in names {
-                if state.rejected.remove(name).is_some() {
+                if let Some((_, response)) = state.rejected.remove(name) {
                     recovered.push(name.clone());
+                    responses.insert(response);
                 }
                 self.kept.remove(&(kind, name.clone()));
             }
+            // Others may have been rejected for nothing but the company.
+            let others = state.rejected.iter().filter(|(_, (_, response))| responses.contains(response));
+            state.forced.extend(others.map(|(name, _)| name.clone()));
         }
         if kind == ResourceType::RouteConfiguration {
             for name in &flight.removed {
@@ -392,7 +398,7 @@ impl Stream {
         let state = &mut self.types[kind.index()];
         // The client may have lost interest in some meanwhile.
         let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
-        state.rejected.extend(of_interest().cloned());
+        state.rejected.extend(of_interest().map(|(name, version)| (name.clone(), (*version, flight.nonce))));
         if self.protocol == Protocol::Delta && !flight.versions.is_empty() {
             // A client may refuse such a response as a whole and then still has what was to go. That is sent once
             // more, without what it refused.

@@ -169,6 +169,65 @@ async fn a_proxy_that_has_nothing_yet_is_served_all_else() -> Result<()> {
     proxy.check_alive()
 }
 
+/// Connections to Service `bad` over TLS, with ciphers of this name.
+fn secured(cipher: &str) -> String {
+    format!(
+        "---\napiVersion: gateway.kgateway.dev/v1alpha1\nkind: BackendConfigPolicy\nmetadata: {{name: tls, namespace: infra}}\n\
+         spec: {{targetRefs: [{{group: '', kind: Service, name: bad}}], \
+         tls: {{insecureSkipVerify: true, parameters: {{cipherSuites: ['{cipher}']}}}}}}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_a_proxy_refuses_is_left_out_alone_and_what_came_with_it_is_served() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let to = |name: &str, to: &str, said: &str| {
+        let (file, content) = route(name, &[(&format!("/{name}"), said)]);
+        (file, content.replace("name: s,", &format!("name: {to},")))
+    };
+    let world = World::new(&[to("bad", "bad", "1"), to("other", "s", "1")]).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags(state.path())?).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/other", 200, "1", &portcullis).await?;
+    let load = Load::start(&world.target(), "/other");
+
+    // One change brings the cluster that is refused and another one, which is not.
+    let (name, new) = to("new", "new", "1");
+    let services = ["bad", "new"].map(|name| world.service(name)).concat();
+    portcullis.write(&name, &format!("{new}{services}{}", secured("test.portcullis.dev/unchecked")))?;
+    let nacks = "portcullis_xds_nacks_total{gateway=\"infra/gateway\",type=\"Cluster\"}";
+    for (series, value) in [(nacks, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(&portcullis, series, value).await?;
+    }
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/new", 200, "1", &portcullis).await?;
+    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
+    ensure!(status.contains("Service infra/bad port 80 cannot be used: a proxy refused it (verdict "), "{status}");
+    eventually(TIMEOUT, async || {
+        let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
+        ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
+        anyhow::Ok(())
+    })
+    .await?;
+    let listed = records(state.path(), &[]).await?;
+    ensure!(listed.contains("Service infra/bad "), "{listed}");
+
+    // Neither a new process nor a new proxy meets it; what changes is tried anew.
+    portcullis.restart().await?;
+    let mut another = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/new", 200, "1", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    portcullis.was_never_refused().await?;
+    another.check().await?;
+    drop(another);
+    portcullis.write(&name, &format!("{new}{services}"))?;
+    world.answers("/bad", 200, "1", &portcullis).await?;
+    load.finish().await.with_context(|| portcullis.log_tail())?;
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_judge_it_is_told_and_proxies_go_on_with_what_they_have() -> Result<()> {
     let world = World::new(&[mixed("1", "1")]).await?;

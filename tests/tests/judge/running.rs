@@ -56,6 +56,11 @@ impl World {
         Ok(Self { echo, port, files })
     }
 
+    /// A Service of this name, with the same backend.
+    pub(crate) fn service(&self, name: &str) -> String {
+        service(name, &self.echo)
+    }
+
     pub(crate) fn target(&self) -> Target {
         Target::local(self.port)
     }

@@ -1,18 +1,20 @@
-//! What a proxy refused of a route configuration: who is to blame, by an Envoy of its version that judges.
+//! What a proxy refused of route configurations and clusters: who is to blame, by an Envoy of its version that judges.
 //!
 //! Envoy refuses a route configuration as a whole and goes on with the one that it had. Suspects are the routes that this one lacks;
-//! the judge finds by halves whom Envoy refuses alone. What it takes was refused for another reason, which is told as Envoy says it.
+//! the judge finds by halves whom Envoy refuses alone. Of clusters those are suspects that came together: Envoy takes those that are
+//! sound, or none of them. What the judge takes was refused for another reason, which is told as Envoy says it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy::judged::row_hashes;
+use envoy::judged::{Kind, row_hashes};
 use ir::NsName;
 use jiff::Timestamp;
 use judge::{Budget, Build, Judge, Refusal, Verdict};
+use records::verdicts;
 use tokio::{sync::mpsc, time::sleep};
 use translate::{Translator, inspect::Sent};
 use xds::{EnvoyVersion, Resource, ResourceType, Version};
@@ -20,21 +22,23 @@ use xds::{EnvoyVersion, Resource, ResourceType, Version};
 use super::handle::{EngineHandle, Event};
 use crate::strict::words;
 
-/// How many route configurations wait at most for who is to blame.
+/// How many responses wait at most for who is to blame.
 const WAITING: usize = 64;
+/// How many versions it is remembered of what came of them.
+const MOST_KNOWN: usize = 100_000;
 /// How long it is looked, and with how many processes.
 const TIME: Duration = Duration::from_secs(30);
 const RUNS: u32 = 400;
 /// How long a judge is waited for that is not there, and how often it is looked.
 const AWAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(250));
 
-/// A route configuration that a proxy refused.
+/// A route configuration, or clusters that came together, which a proxy refused.
 #[derive(Debug)]
 struct Refused {
     gateway: NsName,
-    name: String,
-    version: Version,
-    /// What the proxy goes on with.
+    kind: ResourceType,
+    names: Vec<(String, Version)>,
+    /// The route configuration with which the proxy goes on.
     before: Option<Resource>,
     envoy: Option<EnvoyVersion>,
     since: Instant,
@@ -89,9 +93,8 @@ pub(super) struct Isolation {
     suspects: mpsc::Sender<Suspects>,
     /// What proxies refused and nobody has looked at.
     refused: Vec<Refused>,
-    /// The versions of route configurations of which it was found who is to blame, or is being looked for: proxies of one Gateway
-    /// refuse the same.
-    known: HashMap<(NsName, String), Version>,
+    /// The versions of which it was found who is to blame, or is being looked for: proxies of one Gateway refuse the same.
+    known: HashMap<(NsName, ResourceType, String), Version>,
 }
 
 impl Isolation {
@@ -104,28 +107,47 @@ impl Isolation {
     pub(super) fn take(&mut self, event: &xds::Event) {
         let xds::Event::Nacked { gateway, kind, names, versions, acknowledged, envoy, .. } = event else { return };
         let Some((namespace, name)) = gateway.split_once('/') else { return };
-        if *kind != ResourceType::RouteConfiguration {
-            return;
+        let gateway = NsName::new(namespace, name);
+        // Names come and go.
+        if self.known.len() > MOST_KNOWN {
+            self.known.clear();
         }
-        for ((name_of, version), before) in names.iter().zip(versions).zip(acknowledged) {
-            let key = (NsName::new(namespace, name), name_of.clone());
-            if self.known.insert(key.clone(), *version) == Some(*version) {
-                continue;
+        let mut of = |names: Vec<(String, Version)>, before: Option<Resource>| {
+            let turned = names.iter().fold(false, |turned, (name, version)| {
+                let key = (gateway.clone(), *kind, name.clone());
+                (self.known.insert(key, *version) != Some(*version)) | turned
+            });
+            if turned {
+                let (gateway, since) = (gateway.clone(), Instant::now());
+                self.refused.push(Refused { gateway, kind: *kind, names, before, envoy: *envoy, since });
             }
-            let ((gateway, name), before) = (key, before.clone());
-            let since = Instant::now();
-            self.refused.push(Refused { gateway, name, version: *version, before, envoy: *envoy, since });
+        };
+        let names = names.iter().cloned().zip(versions.iter().copied());
+        match kind {
+            ResourceType::RouteConfiguration => {
+                names.zip(acknowledged).for_each(|(named, before)| of(vec![named], before.clone()));
+            }
+            ResourceType::Cluster => of(names.collect(), None),
+            // Listeners fail alone, and a proxy goes on with what it has of them.
+            _ => {}
         }
     }
 
-    /// Has what was refused be looked at: the routes that stand there now, and did not stand where the proxy took it. Gives those
-    /// for which there is no room.
+    /// Has what was refused be looked at: the routes that stand there now, and did not stand where the proxy took it; clusters as
+    /// they are now. Gives those for which there is no room.
     pub(super) fn look(&mut self, translator: &Translator) -> Vec<Isolated> {
         let mut left = Vec::new();
         for refused in std::mem::take(&mut self.refused) {
-            let before = refused.before.as_ref().map(|before| row_hashes(&before.body().concat())).unwrap_or_default();
-            let mut rows = translator.inspect().rows_of(&refused.gateway, &refused.name);
-            rows.retain(|sent| !before.contains(&sent.fragment.hash));
+            let rows = if refused.kind == ResourceType::Cluster {
+                let names = refused.names.iter().map(|(name, _)| &**name).collect::<HashSet<_>>();
+                translator.inspect().clusters_of(&refused.gateway, &names)
+            } else {
+                let before = refused.before.as_ref();
+                let before = before.map(|before| row_hashes(&before.body().concat())).unwrap_or_default();
+                let rows =
+                    refused.names.iter().flat_map(|(name, _)| translator.inspect().rows_of(&refused.gateway, name));
+                rows.filter(|sent| !before.contains(&sent.fragment.hash)).collect()
+            };
             if let Err(error) = self.suspects.try_send(Suspects { refused, rows }) {
                 let refused = error.into_inner().refused;
                 left.push(Isolated { refused, outcome: Outcome::Unjudged, found: Vec::new() });
@@ -141,11 +163,15 @@ impl Isolation {
 
     /// What may come of it another time is looked at again when a proxy refuses it again.
     pub(super) fn done(&mut self, isolated: &Isolated) {
-        let Refused { gateway, name, version, .. } = &isolated.refused;
-        let key = (gateway.clone(), name.clone());
-        let is_final = matches!(isolated.outcome, Outcome::Found | Outcome::Innocent | Outcome::Full);
-        if !is_final && self.known.get(&key) == Some(version) {
-            self.known.remove(&key);
+        let Refused { gateway, kind, names, .. } = &isolated.refused;
+        if matches!(isolated.outcome, Outcome::Found | Outcome::Innocent | Outcome::Full) {
+            return;
+        }
+        for (name, version) in names {
+            let key = (gateway.clone(), *kind, name.clone());
+            if self.known.get(&key) == Some(version) {
+                self.known.remove(&key);
+            }
         }
     }
 }
@@ -163,9 +189,9 @@ impl Isolated {
 
     /// As metrics call what came of it, and how long that took.
     pub(super) fn outcome(&self) -> (&'static str, Duration) {
-        let Refused { gateway, name, since, .. } = &self.refused;
-        let outcome = self.outcome.as_str();
-        tracing::info!(%gateway, name, outcome, "it was looked who is to blame for what a proxy refused");
+        let Refused { gateway, kind, names, since, .. } = &self.refused;
+        let (outcome, name) = (self.outcome.as_str(), names.first().map_or("", |(name, _)| name));
+        tracing::info!(%gateway, %kind, name, count = names.len(), outcome, "it was looked who is to blame for what a proxy refused");
         (outcome, since.elapsed())
     }
 }
@@ -219,7 +245,7 @@ async fn build(judge: &Judge) -> Option<Build> {
 
 fn recorded(refused: &Refused, sent: &Sent, refusal: &Refusal) -> (String, records::Verdict) {
     let verdict = records::Verdict {
-        part: "route".to_owned(),
+        part: if sent.fragment.kind == Kind::Cluster { verdicts::CLUSTER } else { verdicts::ROUTE }.to_owned(),
         kind: sent.object.kind.to_string(),
         namespace: sent.object.namespace.to_string(),
         name: sent.object.name.to_string(),

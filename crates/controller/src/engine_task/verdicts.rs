@@ -7,12 +7,13 @@ use std::{
 };
 
 use api::ObjectId;
+use ir::NsName;
 use records::{
     Verdict,
     verdicts::{self, Full},
 };
 use tokio::sync::watch;
-use translate::{RefusedRows, Translator};
+use translate::{RefusedRows, Translator, refused_clusters_of};
 
 use super::handle::{Refusals, StoredRecord, Storing};
 use crate::metrics::Metrics;
@@ -87,7 +88,8 @@ impl Verdicts {
                 let new: Vec<_> = now.iter().filter(|(hash, _)| !before.contains_key(*hash)).collect();
                 is_less = !gone.is_empty();
                 use_all(&mut self.used, new.iter().map(|(hash, _)| (*hash).clone()));
-                let turned: BTreeSet<_> = gone.iter().chain(&new).filter_map(|(_, verdict)| verdict.object()).collect();
+                let turned: BTreeSet<_> =
+                    gone.iter().chain(&new).filter_map(|(_, verdict)| Place::of(verdict)).collect();
                 self.write(&turned, translator);
                 (self.known, self.unreadable) = (stored.number, None);
             }
@@ -106,22 +108,22 @@ impl Verdicts {
     pub(super) fn add(&mut self, found: Vec<(String, Verdict)>, translator: &mut Translator) -> usize {
         let (mut turned, mut left) = (BTreeSet::new(), 0);
         for (hash, verdict) in found {
-            let (id, object) = (verdicts::id(&hash).to_owned(), verdict.object());
+            let (id, place) = (verdicts::id(&hash).to_owned(), Place::of(&verdict));
             if self.all.entries.contains_key(&hash) {
                 continue;
             }
             match self.all.add(hash.clone(), verdict.clone()) {
                 Ok(()) => {
                     tracing::error!(
-                        verdict = id, object = %verdict, gateway = verdict.gateway, why = verdict.words,
-                        "a proxy refused this route, which answers 500 from now on; please report it"
+                        verdict = id, part = verdict.part, object = %verdict, gateway = verdict.gateway, why = verdict.words,
+                        "a proxy refused this, which is closed from now on; please report it"
                     );
                     use_all(&mut self.used, [hash.clone()]);
                     self.found.insert(hash, verdict.bounded());
-                    turned.extend(object);
+                    turned.extend(place);
                 }
                 Err(Full) => {
-                    tracing::error!(object = %verdict, "a proxy refused this route, and too many are refused already");
+                    tracing::error!(object = %verdict, "a proxy refused this, and too much is refused already");
                     left += 1;
                 }
             }
@@ -133,19 +135,22 @@ impl Verdicts {
         left
     }
 
-    /// Has what is refused of these objects be in force.
-    fn write(&self, objects: &BTreeSet<ObjectId>, translator: &mut Translator) {
-        let mut rows: BTreeMap<_, RefusedRows> =
-            objects.iter().map(|object| (object.clone(), RefusedRows::default())).collect();
+    /// Has what is refused at these places be in force.
+    fn write(&self, places: &BTreeSet<Place>, translator: &mut Translator) {
+        let mut all: BTreeMap<_, RefusedRows> =
+            places.iter().map(|place| (place.clone(), RefusedRows::default())).collect();
         for (hash, verdict) in &self.all.entries {
-            let rows = verdict.object().and_then(|object| rows.get_mut(&object));
-            if let (Some(rows), Ok(number)) = (rows, u128::from_str_radix(hash, 16)) {
+            let refused = Place::of(verdict).and_then(|place| all.get_mut(&place));
+            if let (Some(refused), Some(content)) = (refused, number(hash)) {
                 let words = format!("{}: {}", by_proxy(hash), verdict.words);
-                rows.insert(number.to_be_bytes(), words, verdict.how == "words");
+                refused.insert(content, words, verdict.how == "words");
             }
         }
-        for (object, rows) in rows {
-            translator.set_refused_by_proxies(&object, rows);
+        for (place, refused) in all {
+            match place {
+                Place::Route(route) => _ = translator.set_refused_by_proxies(&route, refused),
+                Place::Clusters(holder) => translator.set_refused_clusters(&holder, refused),
+            }
         }
     }
 
@@ -161,12 +166,21 @@ impl Verdicts {
             return;
         }
         self.looked = Some(now);
-        let all: Vec<_> =
-            self.all.entries.iter().filter_map(|(hash, it)| Some((hash, it.object()?, by_proxy(hash)))).collect();
-        let rows = all.iter().map(|(_, object, text)| (object, &**text));
+        let all = self.all.entries.iter().map(|(hash, verdict)| (hash, verdict, by_proxy(hash)));
+        let (clusters, routes): (Vec<_>, Vec<_>) = all.partition(|(_, verdict, _)| verdict.is_cluster());
+        let routes: Vec<_> =
+            routes.into_iter().filter_map(|(hash, it, text)| Some((hash, it.object()?, text))).collect();
+        let rows = routes.iter().map(|(_, object, text)| (object, &**text));
         let used = translator.inspect().may_be_refused(translator, rows);
-        let used = all.iter().zip(used).filter(|(_, used)| *used).map(|((hash, ..), _)| (*hash).clone());
-        self.used = Some(Arc::new(used.collect()));
+        let routes = routes.iter().map(|(hash, ..)| *hash).zip(used);
+        let mut used: BTreeSet<_> = routes.filter(|(_, is_used)| *is_used).map(|(hash, _)| hash.clone()).collect();
+        if !clusters.is_empty() {
+            let hashes = clusters.iter().map(|(hash, _, text)| (number(hash).unwrap_or_default(), &**text));
+            let left_out = translator.inspect().are_left_out(hashes);
+            let clusters = clusters.iter().map(|(hash, ..)| *hash).zip(left_out);
+            used.extend(clusters.filter(|(_, is_used)| *is_used).map(|(hash, _)| hash.clone()));
+        }
+        self.used = Some(Arc::new(used));
         self.tell();
     }
 
@@ -175,6 +189,32 @@ impl Verdicts {
         let wanted = Refusals { found: Arc::new(self.found.clone()), used: self.used.clone() };
         self.storing.send_replace(Storing { number: self.known, wanted });
     }
+}
+
+/// Where what is refused is in force.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// A route.
+    Route(ObjectId),
+    /// The clusters that stand with an object.
+    Clusters(ObjectId),
+}
+
+impl Place {
+    /// None of what this release does not know.
+    fn of(verdict: &Verdict) -> Option<Self> {
+        let object = verdict.object()?;
+        if !verdict.is_cluster() {
+            return Some(Self::Route(object));
+        }
+        let (namespace, name) = verdict.gateway()?;
+        Some(Self::Clusters(refused_clusters_of(&object, &NsName::new(namespace, name))))
+    }
+}
+
+/// A hash as it stands in the record.
+fn number(hash: &str) -> Option<[u8; 16]> {
+    u128::from_str_radix(hash, 16).ok().map(u128::to_be_bytes)
 }
 
 /// What is new is met by something, until somebody looks.

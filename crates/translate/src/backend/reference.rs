@@ -317,6 +317,12 @@ impl Lookup for Reached {
                 });
             }
         }
+        if let Some(words) = super::refused(scope, &as_reached(key.clone(), &reach), *in_grpc) {
+            reach.protocol =
+                Err(Unusable { reason: Reason::UnsupportedValue, message: format!("{key} cannot be used: {words}") });
+            // They may quote what policies say.
+            reach.is_configured = true;
+        }
         Some(reach)
     }
 

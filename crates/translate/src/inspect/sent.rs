@@ -1,10 +1,14 @@
 //! What is sent to proxies, in the parts that an Envoy can judge each by itself.
 
-use std::{cell::LazyCell, collections::BTreeSet, sync::Arc};
+use std::{
+    cell::LazyCell,
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use api::{Kind as ObjectKind, ObjectId};
 use envoy::{
-    bytes::Row,
+    bytes::{Hash, Row},
     judged::{self, Fragment, Kind},
     resource::Encoded,
 };
@@ -20,7 +24,7 @@ use crate::{
     Translator,
     resolve::{self, Resolved, ResolvedRule, served_at},
     tables::{
-        backend::ClusterId,
+        backend::{ClusterBytes, ClusterId, Reached},
         input::{ObjectKey, object_id},
         listener::{ServedAt, route_config_at},
         output::{OutputId, Outputs},
@@ -85,6 +89,34 @@ impl Inspector<'_> {
                 || RouteId::of(object).is_some_and(|route| by_listener.contains(&route))
         };
         rows.into_iter().map(may_be).collect()
+    }
+
+    /// The clusters of these names that the proxies of a Gateway are sent, each as it is judged. Looks at all that is sent.
+    pub fn clusters_of(self, gateway: &NsName, names: &HashSet<&str>) -> Vec<Sent> {
+        let outputs = self.engine.rows::<Outputs>().into_iter();
+        let clusters = outputs.filter_map(|(id, _)| match id {
+            OutputId::Cluster(of, cluster) if of == *gateway && names.contains(&*cluster.name()) => Some((of, cluster)),
+            _ => None,
+        });
+        // Whether a certificate is shown is nobody's word.
+        let sent = clusters.filter_map(|(of, cluster)| {
+            let written = self.engine.get::<ClusterBytes>(&cluster)?;
+            Some(self.resource(&OutputId::Cluster(of, cluster), &written))
+        });
+        sent.flatten().collect()
+    }
+
+    /// Which of these clusters, each with its content hash and a text that only words about it have, are left out at present since
+    /// proxies refused them. Looks at all backends and clusters.
+    pub fn are_left_out<'a>(self, clusters: impl IntoIterator<Item = (Hash, &'a str)>) -> Vec<bool> {
+        let unusable = self.engine.rows::<Reached>().into_iter();
+        let unusable: Vec<_> = unusable.filter_map(|(_, reach)| reach.protocol.clone().err()).collect();
+        let written: HashSet<_> =
+            self.engine.rows::<ClusterBytes>().iter().map(|(_, encoded)| encoded.version).collect();
+        let is_met = |(hash, text): (Hash, &str)| {
+            written.contains(&hash) || unusable.iter().any(|unusable| unusable.message.contains(text))
+        };
+        clusters.into_iter().map(is_met).collect()
     }
 
     fn rows_sent(self, is_in: impl Fn(&ListenerId) -> bool) -> impl Iterator<Item = Sent> {

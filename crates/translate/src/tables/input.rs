@@ -63,6 +63,9 @@ others! {
     RefusedRows: RouteId => super::replacement::RefusedRows;
     /// The Envoy routes of a route that proxies refused, by what is recorded.
     RefusedByProxies: RouteId => super::replacement::RefusedRows;
+    /// The clusters that proxies refused, by what is recorded: of a Service, a Backend or a route; those of a Gateway's places of
+    /// streams stand with that.
+    RefusedClusters: ObjectId => super::replacement::RefusedRows;
     /// Whether what is sent is what was cleared. Absent where Envoy is not asked before.
     Strict: () => ();
     /// Parts as an Envoy has taken them.

@@ -42,7 +42,7 @@ pub struct ReplacedScope {
     pub host: Option<(Hostname, ListenerName)>,
 }
 
-/// The Envoy routes of a route that an Envoy refuses, by their content hash, each with its words.
+/// The Envoy routes of a route that an Envoy refuses, or clusters of an object, by their content hash, each with its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedRows(BTreeMap<Hash, RefusedRow>);
 
@@ -77,6 +77,11 @@ impl RefusedRows {
     /// Why, if this one is refused.
     pub(crate) fn get(&self, row: &Row) -> Option<&RefusedRow> {
         self.0.get(&row.hash)
+    }
+
+    /// Why, if what has this hash is refused.
+    pub(crate) fn words(&self, hash: &Hash) -> Option<&Arc<str>> {
+        self.0.get(hash).map(|row| &row.words)
     }
 
     /// Takes one out.

@@ -136,7 +136,7 @@ pub(super) fn read(written: Spec, secrets: FindSecret<'_>, warnings: &mut Vec<Re
         let message = "it is older than minVersion, which is 1.2 unless said; correct either";
         return Err(Refused::new("parameters.maxVersion", message));
     }
-    let known = |list: &'static [&'static str]| move |text: &str| list.contains(&text);
+    let known = |list: &'static [&'static str]| move |text: &str| list.contains(&text) || validate::is_unchecked(text);
     Ok(Tls {
         sni,
         by_endpoint: false,

@@ -34,8 +34,8 @@ pub(super) struct TypeState {
     pub(super) dropped: BTreeSet<Arc<str>>,
     /// Responses that were neither accepted nor rejected yet, oldest first.
     pub(super) in_flight: VecDeque<InFlight>,
-    /// The versions that the client rejected last.
-    pub(super) rejected: BTreeMap<Arc<str>, Version>,
+    /// The versions that the client rejected last, with the nonce of the response: what has one in common was rejected together.
+    pub(super) rejected: BTreeMap<Arc<str>, (Version, u64)>,
     /// Subscribed names that nothing is known of, and that were reported.
     pub(super) unknown: BTreeSet<Arc<str>>,
     /// Something is due and waits for a response in flight.

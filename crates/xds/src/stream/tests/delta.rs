@@ -172,6 +172,35 @@ fn a_rejected_version_is_not_sent_again_but_the_next_different_one_is() {
 }
 
 #[test]
+fn what_was_rejected_for_its_company_is_sent_again_without_it() {
+    let mut client = settled(Protocol::Delta, "CDS a@1; LDS l@1; RDS r@1", "", "+r");
+    client.shall_have("CDS a@1 bad@1 b@1 c@1; LDS l@1; RDS r@1");
+    client.is_sent(&["CDS b@1 bad@1 c@1"]);
+    client.nack("CDS");
+    client.is_sent(&[]);
+    client.learned();
+    // Who is to blame goes, or is mended.
+    client.shall_have("CDS a@1 b@1 c@1; LDS l@1; RDS r@1");
+    client.is_sent(&["CDS -bad"]);
+    client.ack("CDS");
+    client.is_sent(&["CDS b@1 c@1"]);
+    client.nack("CDS");
+    client.is_sent(&[]);
+    client.shall_have("CDS a@1 b@2 c@1; LDS l@1; RDS r@1");
+    client.accepts("CDS b@2");
+    client.accepts("CDS c@1");
+    client.is_sent(&[]);
+    assert!(client.learned().contains(&Observation::Recovered(ResourceType::Cluster, vec!["c".into()])));
+    // One that was rejected apart has nothing to do with it.
+    client.shall_have("CDS a@2 b@2 c@1; LDS l@1; RDS r@1");
+    client.is_sent(&["CDS a@2"]);
+    client.nack("CDS");
+    client.shall_have("CDS a@2 b@3 c@1; LDS l@1; RDS r@1");
+    client.accepts("CDS b@3");
+    client.is_sent(&[]);
+}
+
+#[test]
 fn subscriptions_count_whatever_the_nonce_is() {
     let mut client = Script::new(Protocol::Delta, "EDS a@1 b@1");
     client.ask("EDS +a");

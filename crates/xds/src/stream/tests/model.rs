@@ -51,6 +51,8 @@ struct Envoy {
     /// Bodies it rejected on this stream, and was not asked for again since.
     rejected: BTreeSet<(ResourceType, String)>,
     rejected_clusters: BTreeSet<String>,
+    /// What stood in one response with something that it rejected.
+    companies: Vec<(ResourceType, BTreeSet<String>)>,
     /// Listeners and routes of responses that it rejected: the server cannot know which of them it kept.
     doubtful: BTreeSet<(ResourceType, String)>,
     secrets: BTreeSet<String>,
@@ -80,6 +82,7 @@ impl Envoy {
             withheld: Vec::new(),
             rejected: BTreeSet::new(),
             rejected_clusters: BTreeSet::new(),
+            companies: Vec::new(),
             doubtful: BTreeSet::new(),
             secrets: BTreeSet::new(),
             from_before: BTreeSet::new(),
@@ -98,6 +101,7 @@ impl Envoy {
         self.nonces.clear();
         self.withheld.clear();
         self.rejected.clear();
+        self.companies.clear();
         self.refused.clear();
         self.doubtful.clear();
         self.from_before = self.held_names(RouteConfiguration).collect();
@@ -245,6 +249,17 @@ impl Envoy {
             self.held.remove(&(kind, name.clone()));
             self.refused.remove(&(kind, name.clone()));
             self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
+        }
+        let names: BTreeSet<_> = resources.iter().map(|(name, _)| name).chain(&gone).cloned().collect();
+        if error.is_some() {
+            self.companies.push((kind, names));
+        } else {
+            // Once one of those that came together is taken or gone, the others come again.
+            let is_over =
+                |(of, company): &mut (ResourceType, BTreeSet<String>)| *of == kind && !company.is_disjoint(&names);
+            for (_, company) in self.companies.extract_if(.., is_over) {
+                self.rejected.retain(|(of, body)| *of != kind || !company.contains(body.split(' ').next().unwrap()));
+            }
         }
         for name in resources.iter().map(|(name, _)| name).chain(&gone) {
             let doubtful = error.is_some() && matches!(kind, Listener | RouteConfiguration);

@@ -1,0 +1,97 @@
+//! Clusters that proxies refused.
+
+use api::Kind;
+use envoy::{ResourceKind, judged};
+use ir::NsName;
+use serde_json::{Value, json};
+
+use super::scene::{Scene, gateway, http, route, service, stream, stream_route};
+use crate::{RefusedRows, inspect::Sent, refused_clusters_of};
+
+fn scene() -> Scene {
+    let rule = |path: &str, to: &str| json!({"matches": [{"path": {"value": path}}], "backendRefs": [{"name": to, "port": 80}]});
+    Scene::new([
+        gateway("edge", json!([http("http", 80, ""), stream("db", 5432, "TCP")])),
+        service("bad"),
+        service("sound"),
+        route("r", json!({"rules": [rule("/bad", "bad"), rule("/sound", "sound")]})),
+        stream_route("TCPRoute", "db", json!([{"name": "sound", "port": 80}])),
+    ])
+}
+
+fn edge() -> NsName {
+    NsName::new("infra", "edge")
+}
+
+/// The clusters that are made from an object.
+fn clusters(scene: &Scene, kind: Kind, name: &str) -> Vec<Sent> {
+    let sent = scene.0.inspect().sent().into_iter();
+    let of = sent.filter(|sent| sent.fragment.kind == judged::Kind::Cluster);
+    of.filter(|sent| sent.object.kind == kind && *sent.object.name == *name).collect()
+}
+
+/// Has these be refused, and nothing else of their object.
+fn refuse(scene: &mut Scene, clusters: &[Sent]) {
+    let object = &clusters.first().expect("a cluster").object;
+    let mut refused = RefusedRows::default();
+    for sent in clusters {
+        refused.insert(sent.fragment.hash, "a proxy refused it (verdict 1): no", true);
+    }
+    scene.0.set_refused_clusters(&refused_clusters_of(object, &edge()), refused);
+    scene.0.settle();
+}
+
+/// What the paths are answered by.
+fn answers(scene: &Scene) -> Vec<(String, String)> {
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").unwrap_or_default();
+    let routes = config["virtualHosts"][0]["routes"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |route: &Value| {
+        let status = route["directResponse"]["status"].as_u64();
+        let cluster = text(&route["route"]["cluster"]);
+        (text(&route["match"]["pathSeparatedPrefix"]), status.map_or(cluster, |status| status.to_string()))
+    };
+    routes.iter().map(of).collect()
+}
+
+#[test]
+fn a_cluster_that_a_proxy_refused_is_left_out_and_closes_who_sends_there_until_it_changes() {
+    let mut scene = scene();
+    let before = answers(&scene);
+    let bad = clusters(&scene, Kind::Service, "bad");
+    let name = scene.0.inspect().clusters_of(&edge(), &["service/apps/bad/80"].into());
+    assert_eq!(name.len(), 1, "it is found by its name");
+    assert_eq!(name[0].fragment.hash, bad[0].fragment.hash);
+    refuse(&mut scene, &bad);
+    assert_eq!(answers(&scene), [before[0].clone(), ("/bad".into(), "500".into())]);
+    assert!(clusters(&scene, Kind::Service, "bad").is_empty());
+    assert_eq!(clusters(&scene, Kind::Service, "sound").len(), 1);
+    let told = scene.route_message("apps/r", 0, "ResolvedRefs");
+    assert!(told.contains("cannot be used: a proxy refused it (verdict 1): no"), "{told}");
+    let is_met = |scene: &Scene| scene.0.inspect().are_left_out([(bad[0].fragment.hash, "(verdict 1)")]);
+    assert_eq!(is_met(&scene), [true]);
+
+    // By a policy it becomes another one.
+    let policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy",
+        "metadata": {"name": "p", "namespace": "apps"},
+        "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "bad"}], "connectTimeout": "7s"}});
+    scene.put(policy.clone());
+    assert_eq!(answers(&scene), before);
+    assert_eq!(is_met(&scene), [false]);
+    scene.remove(policy);
+    assert_eq!(answers(&scene)[1].1, "500", "it is what it was");
+    scene.0.set_refused_clusters(&refused_clusters_of(&bad[0].object, &edge()), RefusedRows::default());
+    scene.0.settle();
+    assert_eq!(answers(&scene), before);
+}
+
+#[test]
+fn the_place_of_a_stream_whose_cluster_a_proxy_refused_is_closed_and_its_route_told() {
+    let mut scene = scene();
+    let place = clusters(&scene, Kind::TcpRoute, "db");
+    refuse(&mut scene, &place);
+    assert!(clusters(&scene, Kind::TcpRoute, "db").is_empty());
+    let told = scene.status(Kind::TcpRoute, "apps/db").to_string();
+    assert!(told.contains("a proxy refused it (verdict 1): no"), "{told}");
+    assert_eq!(answers(&scene)[0].1, "service/apps/sound/80", "who sends requests there goes on");
+}
