@@ -11,7 +11,10 @@ mod stage;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::wait::{TIMEOUT, eventually};
+use portcullis_tests::{
+    portcullis::run,
+    wait::{TIMEOUT, eventually},
+};
 use stage::Stage;
 
 const HOST: &str = "tree.example";
@@ -83,6 +86,14 @@ fn policy(more: &str) -> String {
     )
 }
 
+/// A policy on a route.
+fn traffic_policy(route: &str) -> String {
+    format!(
+        "---\napiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {{namespace: infra, name: more}}\n\
+         spec: {{targetRefs: [{{group: {GROUP}, kind: HTTPRoute, name: {route}}}], timeouts: {{request: 7s}}}}\n"
+    )
+}
+
 const FREEZE: &str = "  failureMode: FreezeConfig\n";
 
 fn tree(one: &str, two: &str) -> String {
@@ -116,6 +127,14 @@ async fn told(stage: &Stage, words: &str) -> Result<()> {
     .with_context(|| stage.portcullis.log_tail())
 }
 
+/// Whether the status of an object of a kind says that its change waits.
+async fn withheld(stage: &Stage, kind: &str) -> Result<bool> {
+    let snapshot = stage.portcullis.snapshot().await?;
+    let statuses = snapshot["statuses"].as_array().context("no statuses")?;
+    let mut of_kind = statuses.iter().filter(|status| status["kind"] == kind);
+    Ok(of_kind.any(|status| status.to_string().contains("ChangeWithheld")))
+}
+
 /// A tree that is kept.
 async fn kept(place: &Place) -> Result<Stage> {
     let mut stage = Stage::start_with(&place.arguments()).await?;
@@ -129,8 +148,13 @@ async fn kept(place: &Place) -> Result<Stage> {
 async fn a_tree_that_breaks_is_served_as_it_was_across_a_crash_until_it_is_mended() -> Result<()> {
     let place = Place::new()?;
     let mut stage = kept(&place).await?;
-    stage.write(&tree(&broken(), &child("two", "/two/more", "backend"))).await?;
+    // The change of a route that is sound, and the policy that comes with it, wait too.
+    let changed = || child("two", "/two/more", "backend") + &traffic_policy("two");
+    stage.write(&tree(&broken(), &changed())).await?;
     told(&stage, "\"TreeBroken\"").await?;
+    for (kind, waits) in [("TrafficPolicy", true), ("HTTPRoute", true), ("DelegationPolicy", false)] {
+        ensure!(withheld(&stage, kind).await? == waits, "{kind}");
+    }
     for (path, status) in [("/one", 200), ("/two", 200), ("/three", 404)] {
         stage.answers(HOST, path, status).await?;
     }
@@ -140,11 +164,17 @@ async fn a_tree_that_breaks_is_served_as_it_was_across_a_crash_until_it_is_mende
     for path in ["/one", "/two"] {
         stage.answers(HOST, path, 200).await?;
     }
-    stage.write(&tree(&one(), &child("two", "/two/more", "backend"))).await?;
+    let (files, state) = (stage.portcullis.files().to_string_lossy().into_owned(), place.state());
+    let now = run(&["tree", "-f", &files]).await?;
+    ensure!(now.contains("/two/more") && now.contains("nobody"), "{now}");
+    let kept = run(&["tree", "-f", &files, "--edition", "infra/root", "--state", &state.to_string_lossy()]).await?;
+    ensure!(kept.contains("infra/two") && !kept.contains("/two/more") && !kept.contains("nobody"), "{kept}");
+    stage.write(&tree(&one(), &changed())).await?;
     stage.answers(HOST, "/two", 404).await?;
     stage.answers(HOST, "/two/more", 200).await?;
     stage.answers(HOST, "/one", 200).await?;
     told(&stage, "\"Committed\"").await?;
+    ensure!(!withheld(&stage, "TrafficPolicy").await?, "it is served");
     stage.is_unharmed().await
 }
 

@@ -204,7 +204,7 @@ metrics! {
     frozen_trees: Family<ReasonLabel, Gauge>
         => "frozen_trees", "Trees of routes that are served as they were before, by reason";
     withheld_changes: Gauge
-        => "withheld_changes", "Routes whose change is not served yet, since their tree is served as it was before";
+        => "withheld_changes", "Routes and policies whose change is not served yet, since their tree is served as it was before";
     edition_commits: Family<OutcomeLabel, Counter>
         => "edition_commits", "Versions of trees that were to be stored, by what came of it";
     edition_bytes: Gauge => "edition_bytes", "Bytes of what is kept of trees of routes";

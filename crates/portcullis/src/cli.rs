@@ -136,6 +136,12 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
+    /// The tree of this root alone, as it is kept: its last good version, on what else there is now.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway, conflicts_with = "address")]
+    pub(crate) edition: Option<NsName>,
+    /// The folder in which a controller without a cluster keeps it, as its own --state; else a cluster is asked.
+    #[arg(long, value_name = "DIR", requires = "edition")]
+    pub(crate) state: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
 }

@@ -14,7 +14,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 const XDS_PORT: u16 = 9977;
 
 /// Which API server, as kubectl has it.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "API server")]
 pub(crate) struct ApiServerArgs {
     /// A kubeconfig; else what KUBECONFIG names, ~/.kube/config, or in a pod its ServiceAccount.

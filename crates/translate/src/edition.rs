@@ -301,9 +301,20 @@ impl Translator {
         if is_set_aside || engine.fault::<TreeOf>(root).is_some() { Wish::Unknown } else { Wish::Over }
     }
 
-    /// What the owner of a root is told of how its tree is kept; none where nobody asks for that. Whether that turned.
-    pub fn set_frozen(&mut self, root: &RouteId, told: Option<FreezeTold>) {
-        self.engine_mut().set::<FrozenTold>(root.live(), told);
+    /// What the owner of a root is told of how its tree is kept, or that of another object of a tree of its change; none where nobody
+    /// asks for that, or nothing waits.
+    pub fn set_frozen(&mut self, object: &ObjectId, told: Option<FreezeTold>) {
+        self.engine_mut().set::<FrozenTold>(object.clone(), told);
+    }
+
+    /// Has what is kept of trees be heard, whatever the settings say.
+    pub fn keep_trees(&mut self) {
+        let engine = self.engine_mut();
+        if let Some(settings) = engine.get::<Config>(&()) {
+            let mut settings = (*settings).clone();
+            settings.freeze.enabled = true;
+            engine.set::<Config>((), Some(settings));
+        }
     }
 
     /// What is kept of the tree of a root, from which it is served from the next settling on, as long as a policy asks for that;

@@ -18,12 +18,22 @@ pub(crate) mod set;
 
 use std::{fmt, sync::Arc};
 
-use api::status::{Condition, ConditionStatus};
+use api::{
+    ObjectId,
+    status::{Condition, ConditionStatus},
+};
+use engine::Scope;
 use ir::{Problem, Reason};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::words::listed_with;
+use crate::{
+    tables::{
+        edition::FreezeTold,
+        input::{Config, FrozenTold},
+    },
+    words::listed_with,
+};
 
 /// A status, and everything that is wrong with the object.
 pub(crate) trait Report: Send + Sync {
@@ -103,6 +113,17 @@ impl Conditions {
     fn no(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
         self.set(kind, ConditionStatus::False, reason, message);
     }
+
+    /// How the tree is kept.
+    fn frozen(&mut self, FreezeTold { is_frozen, reason, message }: &FreezeTold) {
+        let status = if *is_frozen { ConditionStatus::True } else { ConditionStatus::False };
+        self.set("portcullis.dev/Frozen", status, *reason, &**message);
+    }
+}
+
+/// What is told of how a tree is kept of which an object is, where trees may be.
+fn frozen(scope: &Scope<'_>, object: impl FnOnce() -> ObjectId) -> Option<Arc<FreezeTold>> {
+    scope.get::<Config>(&())?.freeze.enabled.then(|| scope.get::<FrozenTold>(&object())).flatten()
 }
 
 /// A message, cut where it is too long.

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use api::Object;
+use api::{Kind, Object, ObjectId};
 use ir::{Reason, RouteId, settings::Freeze};
 use tokio::sync::watch;
 use translate::{Candidate, Edition, Translator, Wish, object_id};
@@ -336,7 +336,7 @@ impl Freezer {
         let mut turned = root.told != told;
         if turned {
             root.told.clone_from(&told);
-            guarded.translator_mut().set_frozen(id, told);
+            guarded.translator_mut().set_frozen(&object_id(id), told);
         }
         let now = candidate.map(|candidate| root.withheld(id, &candidate)).unwrap_or_default();
         let before = std::mem::replace(&mut root.withheld, now);
@@ -349,20 +349,22 @@ impl Freezer {
         turned
     }
 
-    /// Has routes below a root told of whose change it is known by now that it waits, or that it does no more.
-    fn tell_others(&self, id: &RouteId, before: &BTreeMap<RouteId, i64>, guarded: &mut Guarded) -> bool {
+    /// Has other objects of a tree told of whose change it is known by now that it waits, or that it does no more.
+    fn tell_others(&self, id: &RouteId, before: &BTreeMap<ObjectId, i64>, guarded: &mut Guarded) -> bool {
         let none = BTreeMap::new();
         let now = self.roots.get(id).map_or(&none, |root| &root.withheld);
-        let turned = before.keys().chain(now.keys()).filter(|route| before.get(*route) != now.get(*route));
+        let turned = before.keys().chain(now.keys()).filter(|object| before.get(*object) != now.get(*object));
         let turned: BTreeSet<_> = turned.collect();
-        for route in &turned {
+        for object in &turned {
             // A root is told of its own tree.
-            if self.roots.get(*route).is_some_and(|root| root.told.is_some()) {
+            let route = (object.kind == Kind::HttpRoute)
+                .then(|| RouteId::http(object.namespace.clone(), object.name.clone()));
+            if route.and_then(|route| self.roots.get(&route)).is_some_and(|root| root.told.is_some()) {
                 continue;
             }
-            let mut by = self.roots.iter().filter_map(|(id, root)| Some((id, *root.withheld.get(*route)?)));
-            let told = by.next().map(|(root, generation)| withheld(root, route, generation));
-            guarded.translator_mut().set_frozen(route, told);
+            let mut by = self.roots.iter().filter_map(|(id, root)| Some((id, *root.withheld.get(*object)?)));
+            let told = by.next().map(|(root, generation)| withheld(root, object, generation));
+            guarded.translator_mut().set_frozen(object, told);
         }
         !turned.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The commands that ask a cluster, or files in its place.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
 use api::Kind;
@@ -12,14 +12,14 @@ use controller::{
     },
     document::{self, Document},
 };
-use ir::NsName;
+use ir::{NsName, RouteId};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use tokio::time::timeout;
 
-use super::{print, print_document};
+use super::{print, print_document, records};
 use crate::{
     cli::{self, Format, GatewayName, ReportFormat},
     source::{Answers, Cluster, Source, note},
@@ -27,6 +27,9 @@ use crate::{
 
 /// Prints the routes as a tree.
 pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
+    if let Some(root) = &args.edition {
+        return edition(root, args.state.as_deref(), args.answer).await;
+    }
     let cli::AnswerArgs { source, output } = args.answer;
     let mut source = Source::open(source).await?;
     let translator = match &mut source.answers {
@@ -40,6 +43,37 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
     };
     let mut tree = explain::tree::tree(translator);
     tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, source.namespace.as_deref()));
+    print(&document::render(&tree, output.into())?)
+}
+
+/// Prints the tree of a root as it is kept.
+async fn edition(root: &NsName, state: Option<&Path>, answer: cli::AnswerArgs) -> anyhow::Result<ExitCode> {
+    let cli::AnswerArgs { mut source, output } = answer;
+    let kept = records::edition(root, state, &source).await?;
+    // What is kept is put on the objects that there are.
+    source.from = cli::From::ApiServer;
+    let mut source = Source::open(source).await?;
+    let translator = match &mut source.answers {
+        Answers::Controller(_) => bail!("a controller tells what it serves; ask with --from api-server, or files"),
+        Answers::Files(loaded) => &mut loaded.translator,
+        Answers::Snapshot(snapshot) => &mut snapshot.translator,
+    };
+    let route = RouteId::http(root.namespace.clone(), root.name.clone());
+    translator.translator_mut().keep_trees();
+    translator.set_edition(&route, Some(&kept));
+    translator.settle();
+    if !translator.inspect().is_kept(&route) {
+        bail!("no policy asks any more that the tree of {root} keeps its last good version, so it is served as it is");
+    }
+    let mut tree = explain::tree::tree(translator);
+    for gateway in &mut tree.gateways {
+        gateway.detached.clear();
+        for listener in &mut gateway.listeners {
+            listener.routes.retain(|other| other.route.route.live() == route);
+        }
+        gateway.listeners.retain(|listener| !listener.routes.is_empty());
+    }
+    tree.gateways.retain(|gateway| !gateway.listeners.is_empty());
     print(&document::render(&tree, output.into())?)
 }
 

@@ -5,19 +5,22 @@ mod listed;
 
 use std::{
     fmt::{self, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
 use anyhow::{Context, bail};
 use cluster::records::Secrets;
 use controller::document;
+use ir::NsName;
 use records::{Quarantine, Store, StoreError, Stored, Verdicts, Within, folder::Folder, format};
 use serde::Serialize;
+use translate::Edition;
 
 use self::listed::{Listed, Record};
 use super::print;
 use crate::{
-    cli::{self, RecordsAction, RecordsKind},
+    cli::{self, RecordsAction, RecordsKind, SourceArgs},
     cluster_args::ApiServerArgs,
 };
 
@@ -27,21 +30,38 @@ const TRIES: usize = 5;
 /// Lists, shows or forgets records.
 pub(crate) async fn records(args: cli::Records) -> anyhow::Result<ExitCode> {
     let timeout = args.request_timeout;
-    match args.state.clone() {
-        Some(folder) => {
-            if !folder.is_dir() {
-                bail!("{} is no folder: name the one that `portcullis run --state` has", folder.display());
-            }
-            at(&Within { store: Folder::new(folder), timeout }, args).await
-        }
+    match &args.state {
+        Some(folder) => at(&Within { store: in_folder(folder)?, timeout }, args).await,
         None => {
-            let config = args.api_server.config().await?;
-            let client = cluster::watch::client(config).context("there is no way to the API server")?;
-            let store = Secrets::new(client, &args.controller_namespace);
-            let args = cli::Records { api_server: ApiServerArgs::default(), ..args };
+            let store = in_cluster(&args.api_server, &args.controller_namespace).await?;
             at(&Within { store, timeout }, args).await
         }
     }
+}
+
+/// What is kept of the tree of a root, in a folder or else in a cluster.
+pub(crate) async fn edition(root: &NsName, state: Option<&Path>, source: &SourceArgs) -> anyhow::Result<Edition> {
+    let timeout = source.request_timeout;
+    match state {
+        Some(folder) => editions::edition(&Within { store: in_folder(folder)?, timeout }, root).await,
+        None => {
+            let store = in_cluster(&source.api_server, &source.controller_namespace).await?;
+            editions::edition(&Within { store, timeout }, root).await
+        }
+    }
+}
+
+fn in_folder(folder: &Path) -> anyhow::Result<Folder> {
+    if !folder.is_dir() {
+        bail!("{} is no folder: name the one that `portcullis run --state` has", folder.display());
+    }
+    Ok(Folder::new(folder))
+}
+
+async fn in_cluster(api_server: &ApiServerArgs, namespace: &str) -> anyhow::Result<Secrets> {
+    let client =
+        cluster::watch::client(api_server.clone().config().await?).context("there is no way to the API server")?;
+    Ok(Secrets::new(client, namespace))
 }
 
 async fn at(place: &impl Store, args: cli::Records) -> anyhow::Result<ExitCode> {

@@ -1,8 +1,9 @@
 //! The entries of a policy's status (Gateway API `PolicyStatus`).
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use api::{
+    policy::LocalPolicyTargetReference,
     shared::ParentReference,
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
 };
@@ -12,6 +13,7 @@ use ir::{GATEWAY_API, NsName, Problem, Reason, Severity};
 use super::{and_notes, bounded};
 use crate::{
     tables::{input::Config, policy::MAX_ANCESTORS},
+    target::section,
     words::listed_with,
 };
 
@@ -52,6 +54,18 @@ fn truncated(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> 
         listed_with(", ", &names)
     );
     (!names.is_empty()).then(|| Problem::new(Severity::Warning, Reason::TooManyAncestors, "", message))
+}
+
+/// What a policy of a namespace targets, as an ancestor.
+pub(super) fn target_ref(namespace: &Arc<str>, target: &LocalPolicyTargetReference) -> ParentReference {
+    ParentReference {
+        group: target.group.clone(),
+        kind: target.kind.clone(),
+        namespace: Some(Arc::clone(namespace)),
+        name: target.name.clone(),
+        section_name: section(target.section_name.as_ref()),
+        ..ParentReference::default()
+    }
 }
 
 /// A Gateway as an ancestor.

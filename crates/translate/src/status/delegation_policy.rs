@@ -1,12 +1,12 @@
 //! The status of DelegationPolicies.
 
-use api::{ObjectId, shared::ParentReference, status::PolicyStatus as Status};
+use api::{ObjectId, status::PolicyStatus as Status};
 use engine::Scope;
 use ir::{Chain, Problem, Reason, Severity, matching::Age};
 
 use super::{
     Conditions, StatusReport,
-    ancestors::{entries, gateway_ref},
+    ancestors::{entries, gateway_ref, target_ref},
 };
 use crate::{
     delegation::{DelegationPoliciesOf, PolicyDirectives, targeted},
@@ -74,15 +74,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     for (target, fault) in &lacking {
         let mut conditions = Conditions::new(policy.metadata.generation);
         conditions.no("Accepted", fault.reason, fault.to_string());
-        let reference = ParentReference {
-            group: target.group.clone(),
-            kind: target.kind.clone(),
-            namespace: Some(key.namespace.clone()),
-            name: target.name.clone(),
-            section_name: section(target.section_name.as_ref()),
-            ..ParentReference::default()
-        };
-        ancestors.push((reference, conditions.list));
+        ancestors.push((target_ref(&key.namespace, target), conditions.list));
     }
     let severity = if said.refused.is_some() { Severity::Refused } else { Severity::Ignored };
     let problem = |(severity, fault): (Severity, &Fault)| {

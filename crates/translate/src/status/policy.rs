@@ -15,8 +15,8 @@ use ir::{Problem, Reason, Severity};
 
 use super::{
     Conditions, StatusReport,
-    ancestors::{entries, gateway_ref},
-    and_notes, backend_config_policy, backend_tls_policy, delegation_policy, listed, listener_policy,
+    ancestors::{entries, gateway_ref, target_ref},
+    and_notes, backend_config_policy, backend_tls_policy, delegation_policy, frozen, listed, listener_policy,
 };
 use crate::{
     extension::OfPolicy,
@@ -49,28 +49,41 @@ struct Written<'a> {
 
 impl Derived for PolicyStatus {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Self::Value> {
-        if id.kind == Kind::DelegationPolicy {
-            delegation_policy::report(scope, id)
-        } else if id.kind == Kind::BackendConfigPolicy {
-            backend_config_policy::report(scope, id)
-        } else if id.kind == Kind::BackendTlsPolicy {
-            backend_tls_policy::report(scope, id)
-        } else if id.kind == Kind::ListenerPolicy {
-            listener_policy::report(scope, id)
-        } else if id.kind == Kind::TrafficPolicy {
-            let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
-            let api::TrafficPolicy { metadata, spec } = &*policy;
-            let written =
-                Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: &[] };
-            let warnings = OfPolicy { scope, namespace: &metadata.namespace }.warnings(spec);
-            Some(report(scope, id, &written, warnings))
-        } else {
-            let policy = scope.get::<RewritePolicies>(&key_of(id))?;
-            let api::RewritePolicy { metadata, spec } = &*policy;
-            let entries = &spec.replace_prefix;
-            let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
-            Some(report(scope, id, &written, Vec::new()))
+        let mut report = of_kind(scope, id)?;
+        if let Some(told) = frozen(scope, || id.clone()) {
+            for ancestor in report.status.iter_mut().flat_map(|status| &mut status.ancestors) {
+                let list = std::mem::take(&mut ancestor.conditions);
+                let generation = list.first().and_then(|first| first.observed_generation).unwrap_or_default();
+                let mut conditions = Conditions { generation, list };
+                conditions.frozen(&told);
+                ancestor.conditions = conditions.list;
+            }
         }
+        Some(report)
+    }
+}
+
+fn of_kind(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
+    if id.kind == Kind::DelegationPolicy {
+        delegation_policy::report(scope, id)
+    } else if id.kind == Kind::BackendConfigPolicy {
+        backend_config_policy::report(scope, id)
+    } else if id.kind == Kind::BackendTlsPolicy {
+        backend_tls_policy::report(scope, id)
+    } else if id.kind == Kind::ListenerPolicy {
+        listener_policy::report(scope, id)
+    } else if id.kind == Kind::TrafficPolicy {
+        let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
+        let api::TrafficPolicy { metadata, spec } = &*policy;
+        let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: &[] };
+        let warnings = OfPolicy { scope, namespace: &metadata.namespace }.warnings(spec);
+        Some(report(scope, id, &written, warnings))
+    } else {
+        let policy = scope.get::<RewritePolicies>(&key_of(id))?;
+        let api::RewritePolicy { metadata, spec } = &*policy;
+        let entries = &spec.replace_prefix;
+        let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
+        Some(report(scope, id, &written, Vec::new()))
     }
 }
 
@@ -86,14 +99,27 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
         notes.extend(sound().filter_map(|unit| unit.warning(traced)));
     }
     let missing = missing(scope, id, written);
-    if gateways.is_empty() && missing.is_empty() && !(written.refs.is_empty() && written.selectors.is_empty()) {
-        let message = "it applies to nothing that is served";
-        notes.push(Problem::new(Severity::Warning, Reason::TargetNotFound, "", message));
+    let is_nowhere = gateways.is_empty() && missing.is_empty();
+    let frozen = is_nowhere.then(|| frozen(scope, || id.clone())).flatten();
+    if is_nowhere && !(written.refs.is_empty() && written.selectors.is_empty()) {
+        let note = match &frozen {
+            Some(told) => Problem::new(Severity::Warning, told.reason, "", &*told.message),
+            None => {
+                let message = "it applies to nothing that is served";
+                Problem::new(Severity::Warning, Reason::TargetNotFound, "", message)
+            }
+        };
+        notes.push(note);
     }
     let mut problems = Vec::new();
     let at_gateways = conditions(scope, id, written, &notes, !gateways.is_empty(), &mut problems);
     let mut ancestors: Vec<_> =
         gateways.iter().map(|(gateway, ())| (gateway_ref(gateway), at_gateways.clone())).collect();
+    // One that came to a tree that is kept stands at no Gateway yet.
+    for target in written.refs.iter().filter(|_| frozen.is_some()) {
+        let accepted = at_gateways.iter().filter(|condition| condition.r#type == "Accepted").cloned().collect();
+        ancestors.push((target_ref(&id.namespace, target), accepted));
+    }
     for (target, problem) in &missing {
         let mut conditions = Conditions::new(written.metadata.generation);
         conditions.no("Accepted", problem.reason, problem.to_string());
@@ -276,15 +302,10 @@ fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(Pare
             _ => continue,
         };
         let field = format!("spec.targetRefs[{index}].{field}");
-        let reference = ParentReference {
-            group: target.group.clone(),
-            kind: target.kind.clone(),
-            namespace: Some(id.namespace.clone()),
-            name: target.name.clone(),
-            section_name: wanted,
-            ..ParentReference::default()
-        };
-        missing.push((reference, Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message)));
+        missing.push((
+            target_ref(&id.namespace, target),
+            Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message),
+        ));
     }
     missing
 }

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use api::{
     shared::ParentReference,
-    status::{Condition, ConditionStatus, RouteParentStatus, RouteStatus as Status},
+    status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
 use engine::{Derived, Emitter, View};
 use ir::{Chain, Port, Problem, Reason, RouteId, Severity, route::ParentRef, stream::PlaceId};
@@ -18,7 +18,7 @@ use self::{
     entries::{Entry, entries},
     problems::RouteProblems,
 };
-use super::{Conditions, Report, and_notes, json, listed};
+use super::{Conditions, Report, and_notes, frozen, json, listed};
 use crate::{
     delegation::may_consent,
     offer::is_strict,
@@ -28,7 +28,7 @@ use crate::{
         delegation::Places,
         edition::FreezeTold,
         gateway::Fault,
-        input::{Config, FrozenTold, Waiting},
+        input::{Config, Waiting, object_id},
         route::{RouteGeneration, RouteHead},
     },
     words::listed_with,
@@ -143,8 +143,7 @@ impl Derived for RouteStatus {
         }
         let generation = *scope.get::<RouteGeneration>(key)?;
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-        let may_freeze = scope.get::<Config>(&())?.freeze.enabled;
-        let frozen = may_freeze.then(|| scope.get::<FrozenTold>(key)).flatten();
+        let frozen = frozen(scope, || object_id(key));
         let waits = is_strict(scope).then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());
         Some(RouteReport { generation, controller_name, parents, elsewhere, waits, frozen })
     }
@@ -216,9 +215,8 @@ impl Parent {
         if let (Some(superseded), None) = (&self.superseded, self.refused()) {
             conditions.no("portcullis.dev/Serving", Reason::Superseded, &**superseded);
         }
-        if let Some(FreezeTold { is_frozen, reason, message }) = frozen {
-            let status = if *is_frozen { ConditionStatus::True } else { ConditionStatus::False };
-            conditions.set("portcullis.dev/Frozen", status, *reason, &**message);
+        if let Some(told) = frozen {
+            conditions.frozen(told);
         }
         conditions.list
     }

@@ -54,7 +54,7 @@ pub(crate) struct Tree {
     pub(crate) first: Box<[Arc<str>]>,
 }
 
-/// What the owner of a root is told of how its tree is kept.
+/// What the owner of a root is told of how its tree is kept, and that of another object of the tree of its change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreezeTold {
     /// Whether what is served is another version than the tree as it is.

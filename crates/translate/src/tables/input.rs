@@ -90,8 +90,8 @@ others! {
     ForeignAncestors: ObjectId => usize;
     /// Kinds that nobody can write, since their CRD is not there.
     AbsentKinds: Kind => ();
-    /// What the owners of roots are told of how their trees are kept.
-    FrozenTold: RouteId => super::edition::FreezeTold;
+    /// What the owners of roots are told of how their trees are kept, and of the objects of these trees that change meanwhile.
+    FrozenTold: ObjectId => super::edition::FreezeTold;
     /// Roots of which an edition is kept.
     Editions: RouteId => super::edition::EditionHead;
     /// Routes as they are in editions.

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::Kind;
+use api::{Kind, ObjectId};
 use ir::{Reason, RouteId};
 use records::edition::head_name;
-use translate::{Candidate, Edition, FreezeTold};
+use translate::{Candidate, Edition, FreezeTold, object_id};
 
 /// The annotation of a root that keeps its tree from becoming the next edition.
 pub(super) const HOLD: &str = "portcullis.dev/hold";
@@ -28,8 +28,8 @@ pub(super) struct Root {
     /// Whether somebody asked in the life of this process that it is kept.
     pub(super) was_asked: bool,
     pub(super) told: Option<FreezeTold>,
-    /// The routes below it whose change is not served yet, each with its generation.
-    pub(super) withheld: BTreeMap<RouteId, i64>,
+    /// The other objects of its tree whose change is not served yet, each with its generation.
+    pub(super) withheld: BTreeMap<ObjectId, i64>,
 }
 
 /// What is kept of a root.
@@ -99,18 +99,16 @@ impl Root {
         self.told.is_none() && self.wanted.is_none() && self.stored.is_none()
     }
 
-    /// The routes of its tree as it is now, without the root, that are served otherwise.
-    pub(super) fn withheld(&self, id: &RouteId, candidate: &Candidate) -> BTreeMap<RouteId, i64> {
+    /// The objects of its tree as it is now, without the root, that are served otherwise and have a status.
+    pub(super) fn withheld(&self, id: &RouteId, candidate: &Candidate) -> BTreeMap<ObjectId, i64> {
         let Some(kept) = self.stored.as_ref().filter(|_| self.told.as_ref().is_some_and(|told| told.is_frozen)) else {
             return BTreeMap::new();
         };
-        let changed = candidate.objects.iter().filter(|(object, now)| kept.edition.objects.get(*object) != Some(*now));
-        let routes = changed.filter_map(|(object, now)| {
-            let generation = now.metadata().map_or(0, |metadata| metadata.generation);
-            let route = RouteId::http(object.namespace.clone(), object.name.clone());
-            (object.kind == Kind::HttpRoute).then_some((route, generation))
-        });
-        routes.filter(|(route, _)| route != id).collect()
+        let root = object_id(id);
+        let is_told = |object: &ObjectId| object.kind != Kind::DirectResponse && *object != root;
+        let all = candidate.objects.iter().filter(|(object, _)| is_told(object));
+        let changed = all.filter(|(object, now)| kept.edition.objects.get(*object) != Some(*now));
+        changed.map(|(id, now)| (id.clone(), now.metadata().map_or(0, |metadata| metadata.generation))).collect()
     }
 
     /// What its owner is told.
@@ -167,9 +165,9 @@ impl Root {
     }
 }
 
-/// What the owner of a route below a root is told whose change is not served yet.
-pub(super) fn withheld(root: &RouteId, route: &RouteId, generation: i64) -> FreezeTold {
-    let is_near = root.namespace() == route.namespace();
+/// What the owner of another object of the tree of a root is told whose change is not served yet.
+pub(super) fn withheld(root: &RouteId, object: &ObjectId, generation: i64) -> FreezeTold {
+    let is_near = root.namespace() == &object.namespace;
     let tree = if is_near { format!("the tree of {root}") } else { "the tree in which it stands".to_owned() };
     let what = if generation > 0 { format!("generation {generation}") } else { "what it says now".to_owned() };
     let message = format!("{what} is not served yet: {tree} keeps its last good version");

@@ -7,13 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use api::{Object, ObjectId};
 use controller::document;
+use ir::NsName;
 use records::{
     RecordKind, Store, StoreError, Stored,
-    edition::{self, EPOCH, Epoch, Head},
+    edition::{self, EPOCH, Epoch, Head, head_name},
     format,
 };
 use serde::Serialize;
+use translate::Edition;
 
 use crate::{
     cli::{self, RecordsAction},
@@ -25,9 +28,7 @@ const KIND: RecordKind = RecordKind::Edition;
 /// Lists, shows or forgets editions.
 pub(super) async fn editions(place: &impl Store, args: cli::Records) -> anyhow::Result<ExitCode> {
     let output = args.output.into();
-    let mut all = place.list(KIND).await.context("records cannot be read")?;
-    let epoch = all.extract_if(.., |stored| stored.name == EPOCH).next();
-    let epoch = epoch.and_then(|stored| format::read::<Epoch>(KIND, &stored.data).ok());
+    let (all, epoch) = read(place).await?;
     let mut listed: Vec<_> = all.iter().map(|stored| Listed::of(stored, epoch.as_ref())).collect();
     let (Some(action), Some(id)) = (args.action, args.id) else {
         return print(&document::render(&List { editions: listed }, output)?);
@@ -57,6 +58,27 @@ pub(super) async fn editions(place: &impl Store, args: cli::Records) -> anyhow::
     }
 }
 
+/// All heads, and the epoch that holds.
+async fn read(place: &impl Store) -> anyhow::Result<(Vec<Stored>, Option<Epoch>)> {
+    let mut all = place.list(KIND).await.context("records cannot be read")?;
+    let epoch = all.extract_if(.., |stored| stored.name == EPOCH).next();
+    Ok((all, epoch.and_then(|stored| format::read::<Epoch>(KIND, &stored.data).ok())))
+}
+
+/// What is kept of the tree of a root.
+pub(super) async fn edition(place: &impl Store, root: &NsName) -> anyhow::Result<Edition> {
+    let (all, epoch) = read(place).await?;
+    let record = head_name(&root.namespace, &root.name);
+    let stored = all.iter().find(|stored| stored.name == record);
+    let stored =
+        stored.with_context(|| format!("nothing is kept of a tree of {root}: portcullis records editions lists it"))?;
+    let head: Head = format::read(KIND, &stored.data).with_context(|| format!("what is kept of {root} cannot be read"))?;
+    if epoch.is_none_or(|epoch| epoch.epoch != head.epoch) {
+        bail!("what was kept of {root} is over, since nothing was kept for a while");
+    }
+    Ok(Edition { objects: objects_of(place, stored, &head).await? })
+}
+
 async fn forget(place: &impl Store, stored: &Stored) -> anyhow::Result<()> {
     match place.delete(KIND, &stored.name, &stored.version).await {
         Err(StoreError::Conflict) => bail!("{} was written meanwhile: try again", stored.name),
@@ -67,13 +89,16 @@ async fn forget(place: &impl Store, stored: &Stored) -> anyhow::Result<()> {
 /// The objects of an edition, without what they say, which may be secret.
 async fn objects(place: &impl Store, stored: &Stored) -> anyhow::Result<Vec<String>> {
     let Ok(head) = format::read::<Head>(KIND, &stored.data) else { return Ok(Vec::new()) };
+    Ok(objects_of(place, stored, &head).await?.keys().map(ToString::to_string).collect())
+}
+
+async fn objects_of(place: &impl Store, stored: &Stored, head: &Head) -> anyhow::Result<BTreeMap<ObjectId, Object>> {
     let mut parts = BTreeMap::new();
     for name in &head.parts {
         let part = place.get(RecordKind::EditionPart, name).await.context("a part cannot be read")?;
         parts.extend(part.map(|part| (part.name, part.data)));
     }
-    let objects = edition::read(&stored.name, &head, &parts).context("the edition cannot be read")?;
-    Ok(objects.keys().map(ToString::to_string).collect())
+    edition::read(&stored.name, head, &parts).context("the edition cannot be read")
 }
 
 /// An edition.
