@@ -1,13 +1,13 @@
 //! What is kept of trees of routes: editions.
 //!
 //! An edition has a head, which says of which root it is and what it consists of, and its objects as manifests: in the head where
-//! they are few, else in parts. A part is named by what is in it, and never changes: who writes an edition writes the parts that are
-//! new, and then the head, by which the edition is what is kept, all of it at once. Whoever reads a head finds the parts of it.
+//! they are few, else in parts, which are compressed. A part is named by what is in it, and never changes: who writes an edition writes
+//! the parts that are new, and then the head, by which the edition is what is kept, all of it at once. Whoever reads a head finds the parts of it.
 //!
 //! Heads hold as long as the [`Epoch`] in which they were written. Whoever serves without keeping anything begins another one,
 //! without having to know or to remove what was kept.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     RecordKind,
-    format::{self, Unreadable},
+    format::{self, COMPRESSED, FORMAT, Unreadable},
     quarantine::{RELEASE, kept_manifest},
 };
 
@@ -25,7 +25,7 @@ const IN_HEAD: usize = 64 * 1024;
 /// The name of the record of the epoch. It is of the kind of heads, so that whoever watches these learns of it.
 pub const EPOCH: &str = "portcullis-editions";
 /// Over so many parts objects are spread by their names, so that one that changes writes its part alone.
-const PARTS: u64 = 64;
+const PARTS: u8 = 64;
 
 /// What is kept of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct Head {
     /// Tells the root from a later one of its name; empty where none is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The hash of all manifests: the name of the edition.
+    /// The name of the edition: the hash of all manifests, or where they stand in parts, of the hashes of those in each.
     pub hash: String,
     /// The name of the edition in whose place it was written; none where there was none that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,6 +58,15 @@ pub struct Head {
     pub parts: Vec<String>,
 }
 
+impl Head {
+    /// The head as it is stored.
+    pub fn data(&self) -> Vec<u8> {
+        // What has no parts is as it was before there was another format.
+        let format = if self.parts.is_empty() { FORMAT } else { COMPRESSED };
+        format::write_as(RecordKind::Edition, format, self)
+    }
+}
+
 /// A time in which what was kept was seen to, from the first edition on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
@@ -74,20 +83,40 @@ impl Epoch {
 
 /// Objects of an edition.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Part {
+struct Manifests {
     objects: Vec<Value>,
 }
 
 /// An edition as it is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Written {
     /// The head.
     pub head: Head,
-    /// The parts, each with its name.
-    pub parts: Vec<(String, Vec<u8>)>,
+    /// The parts.
+    pub parts: Vec<Part>,
     /// How many bytes all of it has.
     pub bytes: u64,
 }
+
+/// A part of an edition as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The name of its record.
+    pub name: String,
+    /// What is in that.
+    pub data: Arc<[u8]>,
+    /// Where objects belong by their names.
+    place: u8,
+    /// How many there are.
+    count: usize,
+    /// How many bytes their manifests have.
+    size: usize,
+    /// The hash of these.
+    hash: String,
+}
+
+/// What was written last of a root, with the objects in it: parts in which nothing changed are taken from there.
+pub type Before<'a> = (&'a BTreeMap<ObjectId, Object>, &'a Written);
 
 /// An object that cannot be kept, since it would not be read as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,6 +177,22 @@ fn hash_of<'a>(manifests: impl Iterator<Item = &'a Value>) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
+/// The part to which an object belongs.
+fn place_of(id: &ObjectId) -> u8 {
+    blake3::hash(id.to_string().as_bytes()).as_bytes()[0] % PARTS
+}
+
+fn manifest_of((id, object): (&ObjectId, &Object)) -> Result<Value, Unkeepable> {
+    kept_manifest(object).ok_or_else(|| Unkeepable(id.clone()))
+}
+
+/// The hash of parts, by the hashes of theirs, in order.
+fn hash_of_parts<'a>(hashes: impl Iterator<Item = &'a str>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hashes.for_each(|hash| _ = hasher.update(hash.as_bytes()));
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
 /// An edition of these objects as it is stored; `uid` is that of the root.
 ///
 /// # Errors
@@ -157,38 +202,58 @@ pub fn write(
     uid: &str,
     objects: &BTreeMap<ObjectId, Object>,
     now: Timestamp,
+    before: Option<Before<'_>>,
 ) -> Result<Written, Unkeepable> {
-    let manifests = objects.iter().map(|(id, object)| kept_manifest(object).ok_or_else(|| Unkeepable(id.clone())));
-    let manifests: Vec<Value> = manifests.collect::<Result<_, _>>()?;
+    let mut spread: BTreeMap<u8, Vec<(&ObjectId, &Object)>> = BTreeMap::new();
+    for (id, object) in objects {
+        spread.entry(place_of(id)).or_default().push((id, object));
+    }
+    let (mut same, mut fresh) = (Vec::new(), Vec::new());
+    for (place, objects) in spread {
+        match same_part(place, &objects, before) {
+            Some(part) => same.push(part.clone()),
+            None => {
+                let manifests: Vec<_> = objects.into_iter().map(manifest_of).collect::<Result<_, _>>()?;
+                let size: usize = manifests.iter().map(|manifest| manifest.to_string().len()).sum();
+                fresh.push((place, size, manifests));
+            }
+        }
+    }
     let mut head = Head {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: uid.to_owned(),
-        hash: hash_of(manifests.iter()),
         release: RELEASE.to_owned(),
         since: Some(now),
         ..Head::default()
     };
-    let size: usize = manifests.iter().map(|manifest| manifest.to_string().len()).sum();
-    let mut parts = Vec::new();
+    let size = same.iter().map(|part| part.size).chain(fresh.iter().map(|(_, size, _)| *size)).sum::<usize>();
     if size <= IN_HEAD {
-        head.objects = manifests;
-    } else {
-        let mut spread: BTreeMap<u64, Part> = BTreeMap::new();
-        for (id, manifest) in objects.keys().zip(manifests) {
-            let hash = blake3::hash(id.to_string().as_bytes());
-            let place = u64::from(hash.as_bytes()[0]) % PARTS;
-            spread.entry(place).or_default().objects.push(manifest);
-        }
-        for part in spread.into_values() {
-            let data = format::write(RecordKind::EditionPart, &part);
-            parts.push((part_name(&head_name(namespace, name), &data), data));
-        }
-        head.parts = parts.iter().map(|(name, _)| name.clone()).collect();
+        head.objects = objects.iter().map(manifest_of).collect::<Result<_, _>>()?;
+        head.hash = hash_of(head.objects.iter());
+        let bytes = head.data().len() as u64;
+        return Ok(Written { head, parts: Vec::new(), bytes });
     }
-    let of_head = format::write(RecordKind::Edition, &head).len();
-    let bytes = parts.iter().map(|(_, data)| data.len()).sum::<usize>() + of_head;
+    let record = head_name(namespace, name);
+    let new = fresh.into_iter().map(|(place, size, objects)| {
+        let (count, hash) = (objects.len(), hash_of(objects.iter()));
+        let data = format::write_as(RecordKind::EditionPart, COMPRESSED, &Manifests { objects });
+        let data: Arc<[u8]> = format::compress(&data).into();
+        Part { name: part_name(&record, &data), data, place, count, size, hash }
+    });
+    let mut parts: Vec<_> = new.chain(same).collect();
+    parts.sort_unstable_by_key(|part| part.place);
+    head.hash = hash_of_parts(parts.iter().map(|part| &*part.hash));
+    head.parts = parts.iter().map(|part| part.name.clone()).collect();
+    let bytes = parts.iter().map(|part| part.data.len()).sum::<usize>() + head.data().len();
     Ok(Written { head, parts, bytes: bytes as u64 })
+}
+
+/// The part that was written last of these objects, if they are the same.
+fn same_part<'a>(place: u8, objects: &[(&ObjectId, &Object)], before: Option<Before<'a>>) -> Option<&'a Part> {
+    let (all, written) = before?;
+    let part = written.parts.iter().find(|part| part.place == place && part.count == objects.len())?;
+    objects.iter().all(|(id, object)| all.get(*id) == Some(*object)).then_some(part)
 }
 
 /// The objects of an edition whose head has the name `record`; `parts` are records by name.
@@ -198,15 +263,18 @@ pub fn write(
 pub fn read(
     record: &str,
     head: &Head,
-    parts: &BTreeMap<String, Vec<u8>>,
+    parts: &BTreeMap<String, Arc<[u8]>>,
 ) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
     if head_name(&head.namespace, &head.name) != record {
         return Err(EditionError::OfAnother(head.namespace.clone(), head.name.clone()));
     }
     let mut manifests = head.objects.clone();
+    let mut hashes = Vec::new();
     for name in &head.parts {
         let data = parts.get(name).ok_or_else(|| EditionError::Missing(name.clone()))?;
-        manifests.extend(format::read::<Part>(RecordKind::EditionPart, data)?.objects);
+        let Manifests { objects } = format::read(RecordKind::EditionPart, data)?;
+        hashes.push(hash_of(objects.iter()));
+        manifests.extend(objects);
     }
     let mut objects = BTreeMap::new();
     let mut by_id = BTreeMap::new();
@@ -216,9 +284,11 @@ pub fn read(
         objects.insert(id.clone(), decoded.object);
         by_id.insert(id, manifest);
     }
+    // Parts that are not compressed are hashed as if they were one.
     let hash = hash_of(by_id.values());
-    if hash != head.hash {
-        return Err(EditionError::Changed(hash));
+    let of_parts = hash_of_parts(hashes.iter().map(String::as_str));
+    if hash != head.hash && of_parts != head.hash {
+        return Err(EditionError::Changed(if hashes.is_empty() { hash } else { of_parts }));
     }
     if !objects.contains_key(&ObjectId::new(Kind::HttpRoute, head.namespace.as_str(), head.name.as_str())) {
         return Err(EditionError::Rootless);
@@ -246,14 +316,14 @@ mod tests {
     }
 
     fn written(objects: &BTreeMap<ObjectId, Object>) -> Written {
-        write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH).expect("each can be stored")
+        write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH, None).expect("each can be stored")
     }
 
-    fn parts(written: &Written) -> BTreeMap<String, Vec<u8>> {
-        written.parts.iter().cloned().collect()
+    fn parts(written: &Written) -> BTreeMap<String, Arc<[u8]>> {
+        written.parts.iter().map(|part| (part.name.clone(), Arc::clone(&part.data))).collect()
     }
 
-    fn read(head: &Head, parts: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
+    fn read(head: &Head, parts: &BTreeMap<String, Arc<[u8]>>) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
         super::read(&head_name("apps", "r0"), head, parts)
     }
 
@@ -263,8 +333,7 @@ mod tests {
             let objects = objects(count);
             let written = written(&objects);
             assert_eq!(!written.parts.is_empty(), in_parts, "{count}");
-            let head = format::write(RecordKind::Edition, &written.head);
-            let head: Head = format::read(RecordKind::Edition, &head).expect("a head");
+            let head: Head = format::read(RecordKind::Edition, &written.head.data()).expect("a head");
             assert_eq!(read(&head, &parts(&written)), Ok(objects));
         }
     }
@@ -280,6 +349,39 @@ mod tests {
         let head = head_name("apps", "r0");
         assert!(after.iter().all(|(name, data)| head_of_part(name) == Some(&*head) && is_intact(name, data)));
         assert!(after.iter().all(|(name, _)| !is_intact(name, b"{}")));
+    }
+
+    #[test]
+    fn a_part_in_which_nothing_changed_is_the_one_before() {
+        let mut objects = objects(2_000);
+        let before = objects.clone();
+        let first = written(&before);
+        let again =
+            |objects: &_, before| write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH, before).expect("stored");
+        let is_same = |a: &Part, b: &Part| Arc::ptr_eq(&a.data, &b.data);
+        let (id, _) = objects.pop_last().expect("one");
+        let one_less = again(&objects, Some((&before, &first)));
+        let same = one_less.parts.iter().filter(|part| first.parts.iter().any(|other| is_same(part, other))).count();
+        assert_eq!(same, first.parts.len() - 1);
+        assert_eq!(one_less, written(&objects), "it is what would be written without the one before");
+        let back = again(&before, Some((&objects, &one_less)));
+        assert_eq!(back, first, "{id}");
+    }
+
+    #[test]
+    fn parts_are_compressed_and_those_that_are_not_are_still_read() {
+        let objects = objects(2_000);
+        let written = written(&objects);
+        let manifests: Vec<_> = objects.iter().map(|object| manifest_of(object).expect("one")).collect();
+        let plain: usize = manifests.iter().map(|manifest| manifest.to_string().len()).sum();
+        assert!(written.bytes * 6 < plain as u64, "{} of {plain}", written.bytes);
+        assert!(written.head.data().starts_with(b"{\"format\":2,"));
+        // As the format before had it.
+        let record = head_name("apps", "r0");
+        let data = format::write(RecordKind::EditionPart, &Manifests { objects: manifests.clone() });
+        let old = Head { hash: hash_of(manifests.iter()), parts: vec![part_name(&record, &data)], ..written.head };
+        let old_parts = BTreeMap::from([(old.parts[0].clone(), data.into())]);
+        assert_eq!(read(&old, &old_parts), Ok(objects));
     }
 
     #[test]

@@ -1,12 +1,24 @@
-//! How a record is written and read.
+//! How a record is written and read: JSON, which may be compressed (gzip).
 
-use std::fmt;
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{Read as _, Write as _},
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// The number of the format that is written, and the highest that can be read.
+/// The number of the format that is written.
 pub const FORMAT: u32 = 1;
+/// That of editions whose parts are compressed.
+pub const COMPRESSED: u32 = 2;
+/// What compressed data begins with, and no JSON does.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// How many bytes a compressed record may have that is read.
+const MOST: u64 = 64 * 1024 * 1024;
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +46,14 @@ impl RecordKind {
             Self::EditionPart => "edition-part",
         }
     }
+
+    /// The highest format that can be read.
+    const fn highest(self) -> u32 {
+        match self {
+            Self::Quarantine | Self::Verdicts => FORMAT,
+            Self::Edition | Self::EditionPart => COMPRESSED,
+        }
+    }
 }
 
 impl fmt::Display for RecordKind {
@@ -58,9 +78,14 @@ pub enum Unreadable {
     },
     /// A later release wrote it.
     #[error(
-        "its format is {0}, and this release reads formats up to {FORMAT}: run the release that wrote it, or forget the record"
+        "its format is {found}, and this release reads formats up to {highest}: run the release that wrote it, or forget the record"
     )]
-    Newer(u64),
+    Newer {
+        /// What it says.
+        found: u64,
+        /// The highest that is read.
+        highest: u32,
+    },
 }
 
 #[derive(Serialize)]
@@ -73,8 +98,35 @@ struct Written<'a, T> {
 
 /// A record as bytes.
 pub fn write<T: Serialize>(kind: RecordKind, record: &T) -> Vec<u8> {
+    write_as(kind, FORMAT, record)
+}
+
+/// The same in another format.
+pub(crate) fn write_as<T: Serialize>(kind: RecordKind, format: u32, record: &T) -> Vec<u8> {
     // Text as keys always serializes.
-    serde_json::to_vec(&Written { format: FORMAT, kind: kind.as_str(), record }).unwrap_or_default()
+    serde_json::to_vec(&Written { format, kind: kind.as_str(), record }).unwrap_or_default()
+}
+
+/// The same bytes in fewer.
+pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::default());
+    // Memory takes all of it.
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.unwrap_or_else(|_| bytes.to_vec())
+}
+
+/// What was compressed, of so many bytes at most; what was not, as it is.
+fn decompress(bytes: &[u8], most: u64) -> Result<Cow<'_, [u8]>, Unreadable> {
+    if !bytes.starts_with(&GZIP) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut read = Vec::new();
+    let taken = GzDecoder::new(bytes).take(most + 1).read_to_end(&mut read);
+    taken.map_err(|error| Unreadable::Damaged(error.to_string()))?;
+    if read.len() as u64 > most {
+        return Err(Unreadable::Damaged(format!("it has more than {most} bytes")));
+    }
+    Ok(Cow::Owned(read))
 }
 
 /// The record that these bytes are.
@@ -88,11 +140,11 @@ pub fn read<T: DeserializeOwned>(kind: RecordKind, bytes: &[u8]) -> Result<T, Un
         kind: String,
     }
     let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
-    let value: Value = serde_json::from_slice(bytes).map_err(damaged)?;
+    let value: Value = serde_json::from_slice(&decompress(bytes, MOST)?).map_err(damaged)?;
     // The head first: what else a later format has is not known.
     let head = Head::deserialize(&value).map_err(damaged)?;
-    if head.format > u64::from(FORMAT) {
-        return Err(Unreadable::Newer(head.format));
+    if head.format > u64::from(kind.highest()) {
+        return Err(Unreadable::Newer { found: head.format, highest: kind.highest() });
     }
     if head.kind != kind.as_str() {
         return Err(Unreadable::OfAnotherKind { found: head.kind, expected: kind });
@@ -129,6 +181,20 @@ mod tests {
     #[test]
     fn a_later_format_is_told_whatever_else_it_has() {
         let newer = br#"{"format":2,"kind":"quarantine","entries":"else"}"#;
-        assert_eq!(read(newer), Err(Unreadable::Newer(2)));
+        assert_eq!(read(newer), Err(Unreadable::Newer { found: 2, highest: 1 }));
+    }
+
+    #[test]
+    fn what_is_compressed_is_read_as_what_is_not_and_never_without_bound() {
+        let record = Quarantine::default();
+        let written = write(RecordKind::Quarantine, &record);
+        assert_eq!(read(&compress(&written)), Ok(record));
+        let whole = compress(&written);
+        for damaged in [&whole[..whole.len() - 1], &whole[..2], &[&whole[..10], &[0xff; 40]].concat()] {
+            assert!(matches!(read(damaged), Err(Unreadable::Damaged(_))), "{:?}", read(damaged));
+        }
+        let large = compress(&[b' '; 1001]);
+        assert!(large.len() < 100 && decompress(&large, 1001).is_ok());
+        assert_eq!(decompress(&large, 1000), Err(Unreadable::Damaged("it has more than 1000 bytes".to_owned())));
     }
 }

@@ -156,7 +156,7 @@ async fn what_is_stored_and_is_not_whole_is_told_and_the_tree_runs_with_replacem
         anyhow::Ok(())
     };
     let (good, broken) = (child("one", "/root/one", "healthy"), child("one", "/root/one", "nobody"));
-    for record in ["", "{", "{\"format\": 2, \"kind\": \"edition\"}", "{\"format\": 1, \"kind\": \"edition\"}"] {
+    for record in ["", "{", "{\"format\": 3, \"kind\": \"edition\"}", "{\"format\": 1, \"kind\": \"edition\"}"] {
         world.apply(&broken).await?;
         world.says("HTTPRoute", "root", FROZEN, "True TreeBroken").await?;
         edge.proxy.answers("/root/one", 200).await?;

@@ -15,6 +15,7 @@ use std::{
 
 use api::{Kind, Object, ObjectId};
 use ir::{Reason, RouteId, settings::Freeze};
+use records::edition::Written;
 use tokio::sync::watch;
 use translate::{Candidate, Edition, Translator, Wish, object_id};
 
@@ -133,7 +134,8 @@ impl Freezer {
         let stored = match edition {
             Some(Ok(ReadEdition { namespace, name, uid, hash, bytes, objects })) => {
                 self.root(&RouteId::http(namespace, name));
-                Some(Kept { edition: objects, uid: uid.into(), hash: hash.into(), bytes })
+                let written = self.written_of(&record, &hash);
+                Some(Kept { edition: objects, uid: uid.into(), hash: hash.into(), bytes, written })
             }
             Some(Err(why)) => {
                 tracing::error!(record, why, "what is kept of a tree cannot be read: it runs with replacement");
@@ -147,6 +149,14 @@ impl Freezer {
         self.root(&id).stored = stored;
         self.serve(&id, guarded);
         self.again.insert(id);
+    }
+
+    /// How an edition is stored of which this process knows that, since it wanted it.
+    fn written_of(&self, record: &str, hash: &str) -> Option<Arc<Written>> {
+        let root = self.roots.get(self.names.get(record)?)?;
+        let wanted = root.wanted.as_ref().and_then(|(_, kept)| kept.as_ref());
+        let kept = [wanted, root.stored.as_ref()].into_iter().flatten().find(|kept| *kept.hash == *hash)?;
+        kept.written.clone()
     }
 
     /// Has what is stored be served, if it is of the root that there is now. Whether that turned.
@@ -240,7 +250,9 @@ impl Freezer {
             return;
         }
         let now = jiff::Timestamp::now();
-        let written = match records::edition::write((id.namespace(), &id.name.name), &uid, &candidate.objects, now) {
+        let before = last.and_then(|kept| Some((&kept.edition.objects, &**kept.written.as_ref()?)));
+        let name = (&**id.namespace(), &*id.name.name);
+        let written = match records::edition::write(name, &uid, &candidate.objects, now, before) {
             Ok(written) => written,
             Err(error) => {
                 root.failure = Some((Reason::CommitPending, error.to_string()));
@@ -265,7 +277,8 @@ impl Freezer {
             self.again.insert(other);
         }
         let edition = Arc::new(Edition { objects: candidate.objects });
-        self.want(id, Some(Kept { edition, uid, hash: written.head.hash.into(), bytes: written.bytes }));
+        let (hash, bytes) = (written.head.hash.as_str().into(), written.bytes);
+        self.want(id, Some(Kept { edition, uid, hash, bytes, written: Some(written.into()) }));
     }
 
     /// Nothing is kept of a root any more.
@@ -291,11 +304,9 @@ impl Freezer {
         self.number += 1;
         let number = self.number;
         let root = self.root(id);
-        let edition = kept.as_ref().map(|kept| WantedEdition {
-            namespace: id.namespace().to_string(),
-            name: id.name.name.to_string(),
-            uid: kept.uid.to_string(),
-            objects: Arc::clone(&kept.edition),
+        let edition = kept.as_ref().and_then(|kept| {
+            let written = kept.written.clone()?;
+            Some(WantedEdition { objects: Arc::clone(&kept.edition), written })
         });
         let parent = root.stored.as_ref().map(|kept| kept.hash.to_string());
         root.wanted = Some((number, kept));
@@ -357,8 +368,8 @@ impl Freezer {
         let turned: BTreeSet<_> = turned.collect();
         for object in &turned {
             // A root is told of its own tree.
-            let route = (object.kind == Kind::HttpRoute)
-                .then(|| RouteId::http(object.namespace.clone(), object.name.clone()));
+            let route =
+                (object.kind == Kind::HttpRoute).then(|| RouteId::http(object.namespace.clone(), object.name.clone()));
             if route.and_then(|route| self.roots.get(&route)).is_some_and(|root| root.told.is_some()) {
                 continue;
             }

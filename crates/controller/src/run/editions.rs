@@ -16,7 +16,7 @@ use futures::future::pending;
 use jiff::Timestamp;
 use records::{
     RecordKind, Store, StoreError, Within,
-    edition::{self, EPOCH, Epoch, Unkeepable, is_intact},
+    edition::{self, EPOCH, Epoch, Head, Part, is_intact},
     format,
 };
 use tokio::{
@@ -83,8 +83,6 @@ enum WriteError {
     Stale,
     #[error("{0}")]
     Store(#[from] StoreError),
-    #[error("{0}")]
-    Object(#[from] Unkeepable),
 }
 
 /// What was done for a record, or failed.
@@ -334,7 +332,7 @@ impl<S: Store> Keeper<S> {
         }
         let version = known.map(|known| known.version.clone());
         let gone = StoredEdition { record: record.to_owned(), edition: None };
-        let Some(WantedEdition { namespace, name, uid, objects }) = &wanted.edition else {
+        let Some(WantedEdition { objects, written }) = &wanted.edition else {
             let Some(version) = version else { return Ok(None) };
             self.store.delete(RecordKind::Edition, record, &version).await?;
             self.known.heads.remove(record);
@@ -342,28 +340,26 @@ impl<S: Store> Keeper<S> {
             self.looked = None;
             return Ok(Some(gone));
         };
-        let mut written = edition::write((namespace, name), uid, &objects.objects, Timestamp::now())?;
-        written.head.parent.clone_from(&wanted.parent);
-        written.head.epoch = self.epoch().await?;
-        for (part, data) in &written.parts {
-            if !self.known.parts.contains_key(part) {
-                self.write_part(part, data).await?;
+        let (parent, epoch) = (wanted.parent.clone(), self.epoch().await?);
+        let head = Head { parent, epoch, ..written.head.clone() };
+        for Part { name, data, .. } in &written.parts {
+            if !self.known.parts.contains_key(name) {
+                self.write_part(name, data).await?;
             }
         }
-        let data = format::write(RecordKind::Edition, &written.head);
-        let stored = self.store.replace(RecordKind::Edition, record, data, version.as_deref()).await?;
+        let stored = self.store.replace(RecordKind::Edition, record, head.data(), version.as_deref()).await?;
         let read = ReadEdition {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            uid: uid.clone(),
-            hash: written.head.hash.clone(),
+            namespace: head.namespace.clone(),
+            name: head.name.clone(),
+            uid: head.uid.clone(),
+            hash: head.hash.clone(),
             bytes: written.bytes,
             objects: Arc::clone(objects),
         };
-        let state = State::Readable(written.head.into());
+        let state = State::Readable(head.into());
         let known = KnownHead { stamp: String::new(), version: stored.version, state };
         self.known.heads.insert(record.to_owned(), known);
-        self.known.parts.extend(written.parts);
+        self.known.parts.extend(written.parts.iter().map(|part| (part.name.clone(), Arc::clone(&part.data))));
         self.known.forget_parts();
         self.looked = self.looked.filter(|_| !self.manners.keep_parts.is_zero());
         Ok(Some(StoredEdition { edition: Some(Ok(read)), ..gone }))

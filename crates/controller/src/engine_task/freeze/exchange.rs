@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use records::edition::Written;
 use translate::Edition;
 
 /// What shall be stored, by the name of the record.
@@ -21,14 +22,10 @@ pub struct Wanted {
 /// An edition that shall be stored.
 #[derive(Clone, Debug)]
 pub struct WantedEdition {
-    /// The namespace of the root.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Tells the root from a later one of its name; empty where nobody says.
-    pub uid: String,
     /// Its objects.
     pub objects: Arc<Edition>,
+    /// The same as it is stored, but for what it comes after.
+    pub written: Arc<Written>,
 }
 
 /// A record of an edition.

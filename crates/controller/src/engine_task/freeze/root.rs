@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, ObjectId};
 use ir::{Reason, RouteId};
-use records::edition::head_name;
+use records::edition::{Written, head_name};
 use translate::{Candidate, Edition, FreezeTold, object_id};
 
 /// The annotation of a root that keeps its tree from becoming the next edition.
@@ -41,6 +41,8 @@ pub(super) struct Kept {
     /// Its name.
     pub(super) hash: Arc<str>,
     pub(super) bytes: u64,
+    /// As it is stored, where this process wrote it: what of the next one is the same is taken from there.
+    pub(super) written: Option<Arc<Written>>,
 }
 
 impl Kept {

@@ -22,7 +22,7 @@ pub(super) struct Known {
     pub(super) epoch: Option<(String, Epoch)>,
     pub(super) heads: BTreeMap<String, KnownHead>,
     /// What is in the parts of heads.
-    pub(super) parts: BTreeMap<String, Vec<u8>>,
+    pub(super) parts: BTreeMap<String, Arc<[u8]>>,
     /// What changed, and was not told yet.
     untold: Vec<StoredEdition>,
 }
@@ -133,12 +133,13 @@ impl Known {
             if let Some(stored) = store.get(RecordKind::EditionPart, &part).await?
                 && is_intact(&part, &stored.data)
             {
-                self.parts.insert(part, stored.data);
+                self.parts.insert(part, stored.data.into());
             }
         }
         Ok(match edition::read(record, &head, &self.parts) {
             Ok(objects) => {
-                let parts = head.parts.iter().filter_map(|part| self.parts.get(part)).map(Vec::len).sum::<usize>();
+                let parts =
+                    head.parts.iter().filter_map(|part| self.parts.get(part)).map(|data| data.len()).sum::<usize>();
                 let Head { namespace, name, uid, hash, .. } = head.clone();
                 let bytes = (stored.data.len() + parts) as u64;
                 let objects = Arc::new(Edition { objects });

@@ -39,7 +39,7 @@ impl Store for Failing {
 }
 
 /// So many routes, of which the first is the root.
-fn edition(root: &str, path: &str, count: usize) -> WantedEdition {
+fn objects(root: &str, path: &str, count: usize) -> Edition {
     let route = |name: String| {
         let manifest = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
@@ -49,9 +49,15 @@ fn edition(root: &str, path: &str, count: usize) -> WantedEdition {
         api::decode(manifest).expect("a route").object
     };
     let names = std::iter::once(root.to_owned()).chain((1..count).map(|number| format!("child-{number}")));
-    let objects = names.map(route).map(|object| (object.id(), object)).collect();
-    let (namespace, name, uid) = ("apps".to_owned(), root.to_owned(), String::new());
-    WantedEdition { namespace, name, uid, objects: Arc::new(Edition { objects }) }
+    Edition { objects: names.map(route).map(|object| (object.id(), object)).collect() }
+}
+
+/// The same as it is wanted.
+fn edition(root: &str, path: &str, count: usize) -> WantedEdition {
+    let objects = Arc::new(objects(root, path, count));
+    let written =
+        edition::write(("apps", root), "", &objects.objects, Timestamp::UNIX_EPOCH, None).expect("it can be stored");
+    WantedEdition { objects, written: Arc::new(written) }
 }
 
 /// What stands for the engine of a process.
@@ -115,9 +121,7 @@ impl Process {
 
 fn is(path: &str, count: usize) -> impl Fn(Option<&Result<ReadEdition, String>>) -> bool {
     move |stored| {
-        stored
-            .and_then(|stored| stored.as_ref().ok())
-            .is_some_and(|read| read.objects == edition("root", path, count).objects)
+        stored.and_then(|stored| stored.as_ref().ok()).is_some_and(|read| *read.objects == objects("root", path, count))
     }
 }
 
@@ -207,7 +211,7 @@ async fn what_is_damaged_is_told_and_written_again() {
     // A head is no less.
     let head = store.list(RecordKind::Edition).await.expect("heads").into_iter().find(|head| head.name != EPOCH);
     let head = head.expect("a head");
-    for (data, words) in [(&b"{\"format\":2,\"kind\":\"edition\"}"[..], "its format is 2"), (b"{", "it is no record")] {
+    for (data, words) in [(&b"{\"format\":3,\"kind\":\"edition\"}"[..], "its format is 3"), (b"{", "it is no record")] {
         let now = store.get(RecordKind::Edition, &head.name).await.expect("a head").expect("one");
         store.replace(RecordKind::Edition, &head.name, data.to_vec(), Some(&now.version)).await.expect("written");
         process.until("root", is_unreadable(words)).await;

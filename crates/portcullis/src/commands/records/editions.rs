@@ -72,7 +72,8 @@ pub(super) async fn edition(place: &impl Store, root: &NsName) -> anyhow::Result
     let stored = all.iter().find(|stored| stored.name == record);
     let stored =
         stored.with_context(|| format!("nothing is kept of a tree of {root}: portcullis records editions lists it"))?;
-    let head: Head = format::read(KIND, &stored.data).with_context(|| format!("what is kept of {root} cannot be read"))?;
+    let head: Head =
+        format::read(KIND, &stored.data).with_context(|| format!("what is kept of {root} cannot be read"))?;
     if epoch.is_none_or(|epoch| epoch.epoch != head.epoch) {
         bail!("what was kept of {root} is over, since nothing was kept for a while");
     }
@@ -96,7 +97,7 @@ async fn objects_of(place: &impl Store, stored: &Stored, head: &Head) -> anyhow:
     let mut parts = BTreeMap::new();
     for name in &head.parts {
         let part = place.get(RecordKind::EditionPart, name).await.context("a part cannot be read")?;
-        parts.extend(part.map(|part| (part.name, part.data)));
+        parts.extend(part.map(|part| (part.name, part.data.into())));
     }
     edition::read(&stored.name, head, &parts).context("the edition cannot be read")
 }
