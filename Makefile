@@ -23,6 +23,10 @@ test: envoy kubernetes ratelimit oidc ## Format, clippy, docs, all tests.
 fuzz: envoy ## Test generated input with new seeds and ever more of it, for FUZZ_MINUTES (60).
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/fuzz
 
+chaos: ## Kill processes at random steps of what they store and read, for CHAOS_MINUTES (60).
+	cargo build --quiet --bin portcullis
+	CHAOS_MINUTES=$(or $(CHAOS_MINUTES),60) PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace --test freeze -- --nocapture chaos
+
 e2e: ## Install into a Kubernetes on this machine, as root, and replace what serves under load.
 	@e2e/e2e.sh
 
@@ -64,4 +68,4 @@ docs: ## Build the API documentation.
 doctest: ## Run the examples of the API documentation.
 	cargo test --quiet --workspace --doc
 
-.PHONY: run test fuzz e2e conformance bench envoy kubernetes ratelimit oidc fmt lint docs doctest
+.PHONY: run test fuzz chaos e2e conformance bench envoy kubernetes ratelimit oidc fmt lint docs doctest

@@ -1,6 +1,8 @@
 //! Trees of routes that keep their last good version, with a real Envoy: what waits, what goes at once, and what outlives the
 //! process.
 
+#[path = "freeze/chaos.rs"]
+mod chaos;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;

@@ -4,6 +4,8 @@
 //! leaves the old record or the new one. Its version is a hash of it; who writes holds a lock, so that what the command line
 //! and a controller do at once is done one after the other.
 
+mod dying;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -67,6 +69,7 @@ impl Folder {
     }
 
     fn list_now(&self, kind: RecordKind) -> io::Result<Vec<Stored>> {
+        dying::step(&self.path);
         let files = self.files(kind)?;
         // One that goes meanwhile is gone.
         files.iter().filter_map(|(name, path)| Self::read(path, name).transpose()).collect()
@@ -74,6 +77,7 @@ impl Folder {
 
     /// Whoever replaces a file makes a new one, so that it has another number.
     fn stamps_now(&self, kind: RecordKind) -> io::Result<BTreeMap<String, String>> {
+        dying::step(&self.path);
         let mut stamps = BTreeMap::new();
         for (name, path) in self.files(kind)? {
             match fs::metadata(&path) {
@@ -105,7 +109,10 @@ impl Folder {
         if now.map(|now| now.version).as_deref() != version {
             return Err(StoreError::Conflict);
         }
-        write(&path).map_err(told)
+        dying::step(&self.path);
+        let written = write(&path).map_err(told)?;
+        dying::step(&self.path);
+        Ok(written)
     }
 }
 
@@ -140,6 +147,7 @@ impl Store for Folder {
     }
 
     async fn get(&self, kind: RecordKind, name: &str) -> Result<Option<Stored>, StoreError> {
+        dying::step(&self.path);
         let path = self.file(kind, name);
         Self::read(&path, name).map_err(|error| StoreError::Other(format!("{}: {error}", path.display())))
     }
@@ -158,7 +166,10 @@ impl Store for Folder {
         if data.len() > MAX_BYTES {
             return Err(StoreError::TooLarge(data.len()));
         }
-        self.exclusively(kind, name, version, |path| replace_file(path, &data))?;
+        self.exclusively(kind, name, version, |path| {
+            dying::half_written(&self.path, path, &data)?;
+            replace_file(path, &data)
+        })?;
         Ok(Stored { name: name.to_owned(), version: self::version(&data), data })
     }
 
