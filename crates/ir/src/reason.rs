@@ -121,6 +121,8 @@ reasons! {
     NotAllowedByParent,
     /// What is kept of a tree of routes goes with the controller.
     NotDurable,
+    /// No Envoy said in time whether it takes it.
+    NotJudged,
     /// HTTPS listeners of one port have hostnames in common.
     OverlappingHostnames,
     /// Other policies hold everywhere in the policy's place.

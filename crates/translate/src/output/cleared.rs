@@ -7,13 +7,12 @@ use api::Kind as ObjectKind;
 use engine::{Derived, Emitter, Scope};
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port,
-    downstream::{HttpConfig, ListenerConfig},
+    downstream::ListenerConfig,
     listener::{FilterChain, LeadsTo, Listener, ListenerHead},
 };
 
 use super::listener::listener;
 use crate::{
-    gateway::policy::DownstreamOf,
     stream::place_of,
     tables::{
         input::{ClearedListener, ClearedPart, Config, ObjectKey, RefusedPart, object_id},
@@ -101,15 +100,14 @@ fn chain_at(scope: &Scope<'_>, listener: &ListenerId, hostname: &Hostname) -> Op
     let row = scope.get::<ListenerRow>(listener)?;
     let model = &row.model;
     let chain = place.chain(row.tls());
-    let said = scope.get::<DownstreamOf>(&(listener.gateway.clone(), model.port));
-    let said = said.map(|merged| merged.config.clone()).unwrap_or_default();
+    // What policies say of the port is judged with the listener, in the name of its Gateway.
     let head = ListenerHead {
         gateway: listener.gateway.clone(),
         name: "chain".into(),
         addresses: vec!["0.0.0.0".into()],
         bind_port: model.port,
         over_tls: true,
-        config: ListenerConfig { http: HttpConfig::default(), ..said },
+        config: ListenerConfig::default(),
     };
     let alone = Listener { head, chains: vec![chain.clone()], closed: Vec::new() };
     Some(Part::Chain(chain, envoy::listener::listener(&alone, &scope.get::<Config>(&())?.edge)))

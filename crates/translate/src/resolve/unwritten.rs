@@ -116,6 +116,17 @@ enum Unfit {
     Unreadable(Unreadable),
     #[error("{0}; write the rule or the match otherwise")]
     Refused(Arc<str>),
+    #[error("{0}")]
+    NotJudged(Arc<str>),
+}
+
+impl Unfit {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Unreadable(_) | Self::Refused(_) => Reason::UnsupportedValue,
+            Self::NotJudged(_) => Reason::NotJudged,
+        }
+    }
 }
 
 /// A match that becomes one or more Envoy routes.
@@ -217,7 +228,8 @@ impl Priced {
         let refusal = |row: &Row| refused.as_ref().and_then(|refused| refused.get(row));
         let write = |rule| route::route(&source, matching, rule, at).map_err(Unfit::Unreadable);
         let written = write(rule).and_then(|row| match refusal(&row) {
-            Some(refusal) => Err(Unfit::Refused(refusal.words.clone())),
+            Some(refusal) if refusal.is_judged => Err(Unfit::Refused(refusal.words.clone())),
+            Some(refusal) => Err(Unfit::NotJudged(refusal.words.clone())),
             None => Ok(row),
         });
         let row = match written {
@@ -229,7 +241,7 @@ impl Priced {
                 let severity = if alone.is_some() { Severity::Replaced } else { Severity::Refused };
                 let field = format!("spec.rules[{index}].matches[{}]", placed.index);
                 let message = replacement::told(&unfit);
-                problems.push((placed.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
+                problems.push((placed.index, Problem::new(severity, unfit.reason(), field, message)));
                 problems.dedup();
                 alone?
             }

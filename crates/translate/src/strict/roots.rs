@@ -359,8 +359,10 @@ impl Roots {
             if let Some(sent) = sent {
                 waiters.set(&Item::Replaced(route.clone(), hash), vec![sent.clone()], Vec::new());
                 refused.not_judged.insert(hash, sent);
+                refused.rows.insert_unjudged(hash, words);
+            } else {
+                refused.rows.insert(hash, words, is_said);
             }
-            refused.rows.insert(hash, words, is_said);
             routes.insert(route);
             // What stands in its place is looked at next, which may be what it is.
             waiters.wake(Item::Row(key));

@@ -53,13 +53,20 @@ pub(crate) struct RefusedRow {
     pub(crate) words: Arc<str>,
     /// Whether Envoy said so. A crash, or an end for want of time or memory, may have another cause.
     pub(crate) is_said: bool,
+    /// Whether anybody has judged it.
+    pub(crate) is_judged: bool,
 }
 
 impl RefusedRows {
     /// Adds one. `words` are one clause, such as `Envoy 1.40.0 refuses it: …`; `is_said` where Envoy says so itself. One that
     /// answers 500 already is left out for nothing less: its requests would reach another route. Whether it was not there before.
     pub fn insert(&mut self, hash: Hash, words: impl Into<Arc<str>>, is_said: bool) -> bool {
-        self.0.insert(hash, RefusedRow { words: words.into(), is_said }).is_none()
+        self.0.insert(hash, RefusedRow { words: words.into(), is_said, is_judged: true }).is_none()
+    }
+
+    /// Adds one of which nobody has said anything in time.
+    pub(crate) fn insert_unjudged(&mut self, hash: Hash, words: impl Into<Arc<str>>) {
+        self.0.insert(hash, RefusedRow { words: words.into(), is_said: false, is_judged: false });
     }
 
     /// These with those of `others` that are not there.

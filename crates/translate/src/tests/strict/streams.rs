@@ -114,6 +114,30 @@ fn a_hostname_of_which_nobody_says_anything_or_that_is_refused_is_closed() {
 }
 
 #[test]
+fn what_a_listener_policy_says_is_told_to_the_gateway_and_to_no_route_behind_it() {
+    let mut strict = shared([]);
+    let odd = |sent: &Sent| {
+        let name = ResourceKind::Listener.message_name();
+        let listener = (sent.fragment.kind == envoy::judged::Kind::Listener)
+            .then(|| envoy::json::value(name, &sent.fragment.bytes).expect("JSON"));
+        let is_odd = listener.is_some_and(|listener| listener["perConnectionBufferLimitBytes"] == 7777);
+        if is_odd { Word::Refused("so it is".into()) } else { Word::Accepted }
+    };
+    let policy = json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",
+        "metadata": {"name": "p", "namespace": "infra"},
+        "spec": {"targetRefs": [{"group": ir::GATEWAY_API, "kind": "Gateway", "name": "edge"}],
+            "default": {"perConnectionBufferLimitBytes": 7777}},
+    });
+    strict.put([policy, t(&["a.example.com", "new.example.com"])]);
+    strict.settle(odd);
+    let said = status(&strict, t(&[]));
+    assert!(!said.contains("so it is") && !said.contains("nothing is sent to its backends"), "{said}");
+    let gateway = status(&strict, listeners(&[]));
+    assert!(gateway.contains("so it is"), "{gateway}");
+}
+
+#[test]
 fn a_listener_of_which_nobody_says_anything_stays_as_it_was() {
     let mut strict = shared([]);
     let policy = json!({
