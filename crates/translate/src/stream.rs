@@ -439,21 +439,22 @@ pub(crate) fn refused(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -
         };
         let judged = || {
             let refused = parts(&place).find_map(|part| scope.get::<RefusedPart>(&part))?;
-            Some(refused.told(route.namespace()))
+            Some((refused.reason(Reason::Invalid), refused.told(route.namespace())))
         };
         let told = || {
             let cluster = ClusterId::Place(place.clone());
             let written = || scope.get::<ClusterBytes>(&cluster).map(|encoded| (*encoded).clone());
             let words = by_proxies(scope, &cluster, written)?;
             let is_shared = owner(scope, &place).is_some_and(|owner| owner.is_shared);
-            Some(if is_shared {
+            let words = if is_shared {
                 "a proxy refused what policies of another namespace say".into()
             } else {
                 words.to_string()
-            })
+            };
+            Some((Reason::Invalid, words))
         };
-        let refused = is_won().then(|| is_strict.then(judged).flatten().or_else(told)).flatten()?;
+        let (reason, refused) = is_won().then(|| is_strict.then(judged).flatten().or_else(told)).flatten()?;
         let message = format!("nothing is sent to its backends at {place}: {refused}");
-        Some(Problem::new(Severity::Replaced, Reason::Invalid, "spec.rules[0]", message))
+        Some(Problem::new(Severity::Replaced, reason, "spec.rules[0]", message))
     })
 }

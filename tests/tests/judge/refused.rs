@@ -228,6 +228,55 @@ async fn a_cluster_that_a_proxy_refuses_is_left_out_alone_and_what_came_with_it_
     proxy.check_alive()
 }
 
+/// Has a service told of requests, in calls with a header that is longer than Envoy lets a listener say.
+const TELLING: &str = "---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: ListenerPolicy
+metadata: {name: telling, namespace: infra}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gateway}]
+  default:
+    httpSettings:
+      accessLog:
+      - grpcService:
+          backendRef: {name: s, port: 80}
+          logName: entries
+          initialMetadata: [{key: x-odd, value: test.portcullis.dev/uncheckedLONG}]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_a_proxy_refuses_goes_on_as_it_was_and_its_gateway_is_told() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let world = World::new(&[route("r", &[("/a", "1")])]).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags(state.path())?).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/a", 200, "1", &portcullis).await?;
+    let load = Load::start(&world.target(), "/a");
+    portcullis.write("telling.yaml", &TELLING.replace("LONG", &"x".repeat(17_000)))?;
+    counts(&portcullis, &NACKS.replace("RouteConfiguration", "Listener"), 1.0).await?;
+    let tells = async |is_so: bool| {
+        eventually(TIMEOUT, async || {
+            let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
+            ensure!(gateway.contains("Envoy refuses its configuration") == is_so, "{gateway}");
+            anyhow::Ok(())
+        })
+        .await
+        .with_context(|| portcullis.log_tail())
+    };
+    tells(true).await?;
+    // Its routes change all the same.
+    let (name, content) = route("r", &[("/a", "2")]);
+    portcullis.write(&name, &content)?;
+    world.answers("/a", 200, "2", &portcullis).await?;
+    counts(&portcullis, HELD, 0.0).await?;
+    portcullis.remove("telling.yaml")?;
+    tells(false).await?;
+    world.answers("/a", 200, "2", &portcullis).await?;
+    load.finish().await.with_context(|| portcullis.log_tail())?;
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_judge_it_is_told_and_proxies_go_on_with_what_they_have() -> Result<()> {
     let world = World::new(&[mixed("1", "1")]).await?;

@@ -150,7 +150,10 @@ impl<'a, 'b> Resolution<'a, 'b> {
         let parts: Box<[_]> = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of)).collect();
         let refused = parts.iter().find_map(|part| self.scope.get::<RefusedPart>(part))?;
         let words = refused.told(self.placed.key.0.route().namespace());
-        Some((Problem::new(Severity::Replaced, Reason::UnsupportedValue, &self.placed.field, words), parts))
+        Some((
+            Problem::new(Severity::Replaced, refused.reason(Reason::UnsupportedValue), &self.placed.field, words),
+            parts,
+        ))
     }
 
     /// Whether the rule names backends that those above it do not allow, which is told.

@@ -170,7 +170,7 @@ impl Parts {
         let is_over = !matches!(&*words, NOT_JUDGED | UNJUDGED);
         let engine = translator.engine_mut();
         let mut wrote = engine.set::<ClearedPart>(part.clone(), None);
-        let words = RefusedPartWords { object: owner.object.clone(), words };
+        let words = RefusedPartWords { object: owner.object.clone(), words, is_judged: is_over };
         wrote |= engine.set::<RefusedPart>(part.clone(), Some(words));
         if is_over {
             wrote |= self.done(part, translator, waiters, asking);

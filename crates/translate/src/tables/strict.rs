@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::ObjectId;
 use envoy::{extensions::TokenJudges, resource::Encoded};
 use ir::{
-    Hostname, ListenerId, NsName, Port,
+    Hostname, ListenerId, NsName, Port, Reason,
     listener::{FilterChain, Listener},
     rule::{ExtensionEntry, Slot},
 };
@@ -115,12 +115,19 @@ pub(crate) struct RefusedPartWords {
     pub(crate) object: ObjectId,
     /// For whoever may read that.
     pub(crate) words: Words,
+    /// Whether anybody has judged it.
+    pub(crate) is_judged: bool,
 }
 
 impl RefusedPartWords {
+    /// The reason, where an Envoy that refuses it is one of `refused`.
+    pub(crate) fn reason(&self, refused: Reason) -> Reason {
+        if self.is_judged { refused } else { Reason::NotJudged }
+    }
+
     /// For the owner of something in this namespace that needs it, who may not read what another one says.
     pub(crate) fn told(&self, namespace: &str) -> String {
-        let Self { object, words } = self;
+        let Self { object, words, .. } = self;
         if *object.namespace == *namespace || object.namespace.is_empty() {
             format!("what {object} comes to cannot be sent: {words}")
         } else {

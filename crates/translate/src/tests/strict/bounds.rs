@@ -25,6 +25,8 @@ fn a_match_of_which_nobody_says_anything_answers_500_at_a_replica_that_knows_not
         strict.later(T, suspecting("kills"));
         assert!(!strict.gate.is_holding());
         assert_eq!(strict.routes(), [at("/", None), at("/a", None), at("/kills/", Some(500))]);
+        let told = strict.translator.problems_of(&object(route("r", json!({}))).id());
+        assert!(told.iter().any(|problem| problem.reason == ir::Reason::NotJudged), "{told:?}");
         // One of which somebody says something in the end is what it says.
         strict.settle(accepting);
         assert_eq!(strict.routes().len(), 3);
