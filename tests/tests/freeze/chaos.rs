@@ -96,7 +96,11 @@ async fn run(
     rng: &mut Rng,
     number: usize,
 ) -> Result<()> {
-    let die_after = |steps: i64| std::fs::write(place.state().join(".die-after"), steps.to_string());
+    let die_after = |steps: i64| {
+        let (order, written) = (place.state().join(".die-after"), place.state().join(".order"));
+        std::fs::write(&written, steps.to_string())?;
+        std::fs::rename(written, order)
+    };
     let (changed, broken) = (rng.usize(0..CHILDREN), rng.usize(0..CHILDREN));
     let (file, content) = child(changed, number, "backend");
     die_after(rng.i64(0..STORING))?;
@@ -112,11 +116,13 @@ async fn run(
         die_after(rng.i64(0..READING))?;
     }
     portcullis.crash().await?;
-    if portcullis.wait_until_ready().await.is_err() {
+    let is_ready = portcullis.wait_until_ready().await;
+    // Nobody dies any more, whatever is left of the order before.
+    die_after(i64::MAX)?;
+    if is_ready.is_err() || portcullis.check().is_err() {
         portcullis.crash().await?;
         portcullis.wait_until_ready().await?;
     }
-    let _ = std::fs::remove_file(place.state().join(".die-after"));
     let mut after = served_before.clone();
     after[changed] = number;
     if breaks {
