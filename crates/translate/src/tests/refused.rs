@@ -95,3 +95,23 @@ fn the_place_of_a_stream_whose_cluster_a_proxy_refused_is_closed_and_its_route_t
     assert!(told.contains("a proxy refused it (verdict 1): no"), "{told}");
     assert_eq!(answers(&scene)[0].1, "service/apps/sound/80", "who sends requests there goes on");
 }
+
+#[test]
+fn who_is_to_be_asked_by_a_cluster_that_a_proxy_refused_is_a_fault_whatever_fail_open_says() {
+    let mut scene = scene();
+    let of = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "apps"}, "spec": spec})
+    };
+    let service = json!({"backendRef": {"name": "asked", "port": 80}});
+    let target = json!([{"group": ir::GATEWAY_API, "kind": "HTTPRoute", "name": "r"}]);
+    scene.put(self::service("asked"));
+    scene.put(of("GatewayExtension", "auth", json!({"extAuth": {"failOpen": true, "grpcService": service}})));
+    scene.put(of("TrafficPolicy", "p", json!({"targetRefs": target, "extAuth": {"extensionRef": {"name": "auth"}}})));
+    let before = answers(&scene);
+    assert!(before.iter().all(|(_, answer)| answer.starts_with("service/apps/")), "{before:?}");
+    let asked = clusters(&scene, Kind::Service, "asked");
+    refuse(&mut scene, &asked);
+    assert_eq!(answers(&scene).iter().map(|(_, answer)| &**answer).collect::<Vec<_>>(), ["500", "500"]);
+    assert!(clusters(&scene, Kind::Service, "asked").is_empty());
+}
