@@ -235,7 +235,13 @@ pub async fn translate(paths: &[&Path]) -> Result<Value> {
 
 /// What `portcullis translate -o FORMAT` prints for `paths`.
 pub async fn translate_as(format: &str, paths: &[&Path]) -> Result<String> {
+    translate_with(format, paths, &[]).await
+}
+
+/// The same with further arguments.
+pub async fn translate_with(format: &str, paths: &[&Path], more: &[String]) -> Result<String> {
     let mut arguments = vec!["translate".to_owned()];
+    arguments.extend_from_slice(more);
     for path in paths {
         arguments.extend(["-f".to_owned(), path.to_string_lossy().into_owned()]);
     }

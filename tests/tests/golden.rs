@@ -1,8 +1,9 @@
 //! Golden cases, one test for each: what `portcullis translate` prints for `tests/golden/TOPIC/CASE/input.yaml` stands
-//! beside it in `output.yaml`, and for `examples/NAME` in `tests/golden/examples/NAME.yaml`. The HTTP connection manager,
-//! which is the same in all listeners, stands in `tests/golden/connection-manager.yaml`, and configurations of extensions to
-//! which nothing refers in `tests/golden/extensions.yaml`; elsewhere each stands in a line, unless it differs. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`, and read the difference
-//! before it is committed.
+//! beside it in `output.yaml`, with the settings in `settings.yaml` where there are any, and for `examples/NAME` in
+//! `tests/golden/examples/NAME.yaml`. The HTTP connection manager, which is the same in all listeners, stands in
+//! `tests/golden/connection-manager.yaml`, and configurations of extensions to which nothing refers in
+//! `tests/golden/extensions.yaml`; elsewhere each stands in a line, unless it differs. Take over a change with
+//! `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`, and read the difference before it is committed.
 
 #[path = "golden/extensions.rs"]
 mod extensions;
@@ -93,7 +94,8 @@ impl Manager {
 }
 
 fn print_and_compare(manager: &Manager, inputs: &[&Path], output: &Path) -> Result<(), Failed> {
-    let printed = manager::elided(&translate(inputs)?, manager.printed()?);
+    let settings = inputs.first().map(|input| input.with_file_name("settings.yaml")).filter(|file| file.exists());
+    let printed = manager::elided(&translate_with(inputs, settings.as_deref())?, manager.printed()?);
     let printed = extensions::elided(&printed, manager.extensions()?);
     expect_file![output].assert_eq(&printed);
     Ok(())
@@ -116,8 +118,15 @@ fn brings_a_class(folder: &Path) -> bool {
 }
 
 fn translate(paths: &[&Path]) -> Result<String, Failed> {
+    translate_with(paths, None)
+}
+
+/// The same with settings.
+fn translate_with(paths: &[&Path], settings: Option<&Path>) -> Result<String, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let printed = runtime.block_on(portcullis::translate_as("yaml", paths));
+    let settings = settings.map(|file| ["--config".to_owned(), file.to_string_lossy().into_owned()]);
+    let arguments: Vec<_> = settings.into_iter().flatten().collect();
+    let printed = runtime.block_on(portcullis::translate_with("yaml", paths, &arguments));
     Ok(printed.map_err(|error| format!("{error:#}"))?)
 }
 

@@ -30,6 +30,8 @@ pub struct Service {
     /// Where it is reached from outside, one entry an address; kept only for what a Gateway's proxies are reached by
     /// ([`GATEWAY_NAME`]).
     pub ingress: Box<[Box<str>]>,
+    /// The ports that a load balancer says it does not serve (`status.loadBalancer.ingress[].ports[].error`); kept likewise.
+    pub unserved_ports: Box<[(u16, Protocol)]>,
     /// Its address in the cluster; kept likewise.
     pub cluster_ip: Option<Box<str>>,
     /// What was left out, and why.
@@ -120,6 +122,15 @@ struct RawLoadBalancer {
 struct RawIngress {
     ip: Option<Box<str>>,
     hostname: Option<Box<str>>,
+    ports: Vec<RawPortStatus>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawPortStatus {
+    port: u16,
+    protocol: Protocol,
+    error: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -153,7 +164,9 @@ enum RawTargetPort {
 impl From<Raw> for Service {
     fn from(Raw { metadata, spec, status }: Raw) -> Self {
         let of_proxies = metadata.labels.contains_key(GATEWAY_NAME);
-        let ingress = status.load_balancer.ingress.into_iter().filter(|_| of_proxies);
+        let ingress = if of_proxies { status.load_balancer.ingress } else { Vec::new() };
+        let with_error = ingress.iter().flat_map(|ingress| &ingress.ports).filter(|port| port.error.is_some());
+        let unserved_ports = with_error.map(|port| (port.port, port.protocol.clone())).collect();
         let mut invalid = Vec::new();
         let ports = spec.ports.into_iter().enumerate();
         let ports = ports.filter_map(|(index, raw)| {
@@ -180,7 +193,8 @@ impl From<Raw> for Service {
             name: metadata.name,
             labels: metadata.labels,
             headless: &*spec.cluster_ip == "None",
-            ingress: ingress.filter_map(|ingress| ingress.ip.or(ingress.hostname)).collect(),
+            unserved_ports,
+            ingress: ingress.into_iter().filter_map(|ingress| ingress.ip.or(ingress.hostname)).collect(),
             cluster_ip: Some(spec.cluster_ip).filter(|ip| of_proxies && !ip.is_empty() && &**ip != "None"),
             has_selector: !spec.selector.is_empty(),
             external_name: spec.external_name,

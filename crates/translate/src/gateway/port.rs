@@ -14,10 +14,11 @@ use ir::{
     settings::{PortMapping, RESERVED_PORTS},
 };
 
+use crate::proxies;
 use crate::tables::{
     gateway::{GatewayRow, PortClaims},
-    input::{Config, UnservedPorts},
-    set::{BindPort, BindPorts, Bound, OwnPorts, SetPort, SetPortAsks, SetPorts, UnservedPort},
+    input::{Config, Gateways, Services, UnservedPorts},
+    set::{BindPort, BindPorts, Bound, OwnPorts, SetPort, SetPortAsks, SetPorts, Unserved, UnservedPort},
 };
 
 /// How many ports ListenerSets may add to a Gateway: each is a listener of Envoy's with all of its filters, and a port of the Service.
@@ -103,8 +104,15 @@ impl Lookup for BindPort {
 }
 
 impl Lookup for UnservedPort {
-    fn compute(scope: &Scope<'_>, (gateway, port, transport): &Self::Key) -> Option<()> {
-        scope.get::<UnservedPorts>(gateway)?.contains_key(&(*port, *transport)).then_some(())
+    fn compute(scope: &Scope<'_>, (gateway, port, transport): &Self::Key) -> Option<Unserved> {
+        let left_out = scope.get::<UnservedPorts>(gateway);
+        if left_out.is_some_and(|ports| ports.contains_key(&(*port, *transport))) {
+            return Some(Unserved::ByKubernetes);
+        }
+        let name = proxies::name(gateway, &scope.get::<Gateways>(gateway)?.spec.gateway_class_name);
+        let service = scope.get::<Services>(&name)?;
+        let mut unserved = service.unserved_ports.iter().map(|(port, protocol)| (*port, protocol.as_str()));
+        unserved.any(|unserved| unserved == (*port, transport.name())).then_some(Unserved::ByLoadBalancer)
     }
 }
 

@@ -56,8 +56,8 @@ tables! {
     SetRow: NsName => SetModel;
     /// A port of a Gateway at which ListenerSets have listeners that can be served.
     SoundPort: (NsName, Port, Transport) => ();
-    /// Whether a port that ListenerSets ask for is none of the Gateway's Service, since Kubernetes refuses it; absent where it is one.
-    UnservedPort: (NsName, Port, Transport) => ();
+    /// Why nobody reaches a port of a Gateway by its Service; absent where that is not known.
+    UnservedPort: (NsName, Port, Transport) => Unserved;
     /// Has room be asked for the HTTPS listeners of ListenerSets of a namespace.
     HttpsAsked: (NsName, Arc<str>) => ();
     /// How many HTTPS listeners the ListenerSets of a namespace may have at a Gateway; absent where there is room for all.
@@ -97,6 +97,15 @@ pub(crate) struct Bound {
     pub(crate) ports: BTreeMap<Port, Port>,
     /// The namespaces whose ListenerSets go without a port, though others may have it.
     pub(crate) without: BTreeSet<(Arc<str>, Port)>,
+}
+
+/// Why nobody reaches a port by the Service of a Gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// Kubernetes refuses it there, so that the Service goes without it where a ListenerSet alone asks for it.
+    ByKubernetes,
+    /// The load balancer says so.
+    ByLoadBalancer,
 }
 
 /// How a ListenerSet stands with its Gateway.

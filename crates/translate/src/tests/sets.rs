@@ -432,6 +432,29 @@ fn a_port_that_kubernetes_refuses_is_told_to_who_asks_for_it_and_the_gateway_sta
     assert!(!scene.gateway_message("infra/edge", "Accepted").contains("8443"));
 }
 
+#[test]
+fn a_port_that_the_load_balancer_does_not_serve_is_told_to_who_asks_for_it_alone() {
+    let set = listener_set("apps/set", json!([http("web", 8080, ""), stream("dns", 53, "UDP")]));
+    let ports =
+        |error: Value| json!([{"port": 53, "protocol": "UDP", "error": error}, {"port": 80, "protocol": "TCP"}]);
+    let service = |error: Value| {
+        json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "edge-portcullis", "namespace": "infra",
+                "labels": {"gateway.networking.k8s.io/gateway-name": "edge"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ports": ports(error)}]}}})
+    };
+    let mut scene = Scene::new([edge("All"), set, service(json!("MixedProtocolNotSupported"))]);
+    let programmed = |scene: &Scene, listener: &str| scene.listener_of_set("apps/set", listener, "Programmed");
+    let told = programmed(&scene, "dns");
+    assert!(told.starts_with("False PortUnavailable") && told.contains("does not serve port 53 of UDP"), "{told}");
+    assert!(programmed(&scene, "web").starts_with("True"));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
+    assert_eq!(scene.listener("infra/edge", "http", "Programmed"), "True Programmed");
+    scene.put(service(Value::Null));
+    assert!(programmed(&scene, "dns").starts_with("True"));
+}
+
 /// `many` sets on one port of one Gateway, each with a hostname and a route of its own.
 fn crowd(many: usize) -> Scene {
     let set = |index: usize| {

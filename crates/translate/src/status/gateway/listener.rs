@@ -13,7 +13,7 @@ use crate::{
         attachment::AttachedRoutes,
         gateway::{Fault, ListenerModel},
         listener::ListenerState,
-        set::UnservedPort,
+        set::{Unserved, UnservedPort},
     },
 };
 
@@ -39,16 +39,22 @@ impl Owner<'_> {
         ListenerId { gateway: self.gateway.clone(), name: ListenerName { set, section: listener.name.clone() } }
     }
 
-    /// Why nobody reaches a listener of a ListenerSet by the Gateway's Service.
+    /// Why nobody reaches a listener by the Gateway's Service.
     pub(in crate::status) fn unserved(&self, listener: &ListenerModel) -> Option<Fault> {
-        let at = (self.gateway.clone(), listener.port, listener.transport());
-        let is_of_set = matches!(self.parent, ParentId::ListenerSet(_));
-        self.scope.get::<UnservedPort>(&at).filter(|_| is_of_set)?;
-        let message = format!(
-            "port {} is none of the Gateway's Service, since Kubernetes refuses it there; use another port, or ask the owner of the \
-             Gateway, who is told why",
-            listener.port
-        );
+        let port = listener.port;
+        let unserved = self.scope.get::<UnservedPort>(&(self.gateway.clone(), port, listener.transport()))?;
+        let message = match (*unserved, &self.parent) {
+            (Unserved::ByLoadBalancer, _) => format!(
+                "the load balancer of the Gateway says that it does not serve port {port} of {}; use another port",
+                listener.transport().name()
+            ),
+            // One of its own keeps the whole Service from being applied, which the Gateway says.
+            (Unserved::ByKubernetes, ParentId::Gateway(_)) => return None,
+            (Unserved::ByKubernetes, ParentId::ListenerSet(_)) => format!(
+                "port {port} is none of the Gateway's Service, since Kubernetes refuses it there; use another port, or ask the owner \
+                 of the Gateway, who is told why"
+            ),
+        };
         Some(Fault::at(Reason::PortUnavailable, format!("spec.listeners[{}].port", listener.index), message))
     }
 
