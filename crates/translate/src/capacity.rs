@@ -35,7 +35,7 @@ use crate::{
         route::RouteHead,
     },
     weight,
-    words::listed_with,
+    words::{in_words, listed_with},
 };
 
 groups! {
@@ -430,14 +430,5 @@ impl<'a> Overruns<'a> {
     /// What is to be said of one of the rules.
     pub(crate) fn problems(&self, rule: u32) -> impl Iterator<Item = Problem> {
         self.at.iter().filter_map(move |(gateway, overrun)| overrun.problem(self.chain, rule, gateway))
-    }
-}
-
-/// Bytes, in units in which memory is counted.
-fn in_words(bytes: u64) -> String {
-    const KIB: u64 = 1024;
-    match bytes {
-        ..1_048_576 => format!("{} KiB", bytes.div_ceil(KIB)),
-        _ => format!("{} MiB", bytes.div_ceil(KIB * KIB)),
     }
 }

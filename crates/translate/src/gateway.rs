@@ -8,7 +8,6 @@ mod listener;
 pub(crate) mod name;
 pub(crate) mod policy;
 pub(crate) mod port;
-mod room;
 pub(crate) mod set;
 mod spec;
 

@@ -30,6 +30,7 @@ mod proxies;
 mod refused;
 mod replacement;
 mod resolve;
+mod room;
 mod route;
 mod share;
 mod status;

@@ -29,6 +29,7 @@ mod replacement;
 mod secrets;
 mod sets;
 mod sets_policies;
+mod sets_room;
 mod shares;
 mod streams;
 mod strict;

@@ -13,3 +13,12 @@ pub(crate) fn listed_with<T: ToString>(separator: &str, items: &[T]) -> String {
     }
     text
 }
+
+/// Bytes, in units in which memory is counted.
+pub(crate) fn in_words(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    match bytes {
+        ..1_048_576 => format!("{} KiB", bytes.div_ceil(KIB)),
+        _ => format!("{} MiB", bytes.div_ceil(KIB * KIB)),
+    }
+}

@@ -11,7 +11,7 @@ use ir::{
     stream::PlaceId,
 };
 
-use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, room, set::without_clients};
+use super::{Served, certificate::certificate, clients::clients, policy, port::PortRival, set::without_clients};
 use crate::{
     grant::Referrer,
     internal,
@@ -24,7 +24,7 @@ use crate::{
             PortListener, PortListeners, ServerClaims, ServerName, TlsHostsBelow, TlsListeners,
         },
         output::{OutputId, Outputs, ToldOf},
-        set::SetRow,
+        set::{SetRow, WithoutRoom},
         stream::Place,
         strict::{OfferedListener, OfferedWide},
     },
@@ -264,7 +264,12 @@ fn withheld(
 /// Why a listener that is sound by itself cannot have its port, or there is no room for it.
 fn unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Option<Fault> {
     model.is_sound().then_some(())?;
-    port_unavailable(scope, key, model).or_else(|| room::fault(scope, key, model))
+    port_unavailable(scope, key, model).or_else(|| no_room(scope, key))
+}
+
+fn no_room(scope: &Scope<'_>, key: &ListenerId) -> Option<Fault> {
+    key.name.set.as_ref()?;
+    scope.get::<WithoutRoom>(key).map(|fault| (*fault).clone())
 }
 
 fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Option<Fault> {

@@ -8,7 +8,7 @@ use ir::{GATEWAY_API, ListenerId, ListenerName, NsName, Port, Reason, RouteKind}
 use super::{
     Served, conflict,
     port::{MAX_PORTS, MAX_PORTS_OF_NAMESPACE},
-    room, spec,
+    spec,
 };
 use crate::{
     internal,
@@ -19,8 +19,8 @@ use crate::{
         input::{AbsentKinds, Config, Gateways, ListenerSets, object_kind},
         listener::ListenerRow,
         set::{
-            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ParentOf, Present, SetAsks, SetHead, SetModel,
-            SetPort, SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
+            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ListenerRoom, ParentOf, Present, SetAsks,
+            SetHead, SetModel, SetPort, SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
         },
     },
 };
@@ -207,9 +207,12 @@ fn row(scope: &Emitter<'_>, key: &NsName, broken: Option<&Fault>) -> Option<SetM
     let model = SetModel { gateway: gateway.clone(), listeners, ignored };
     for listener in &model.listeners {
         let name = ListenerName { set: Some(Arc::new(key.clone())), section: listener.name.clone() };
-        scope.demand::<ListenerRow>(ListenerId { gateway: gateway.clone(), name });
+        let id = ListenerId { gateway: gateway.clone(), name };
+        if listener.is_sound() {
+            scope.demand::<ListenerRoom>(id.clone());
+        }
+        scope.demand::<ListenerRow>(id);
     }
-    room::ask(scope, &head, &model);
     if scope.get::<Served>(gateway).is_some_and(|served| *served) {
         want_ports(scope, key, &head, &model);
     }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use ir::{
-    Hostname, ListenerName, NsName, Port, backend::Transport, filter::Scheme, listener::PortClass, matching::Age,
+    Hostname, ListenerId, ListenerName, NsName, Port, backend::Transport, filter::Scheme, listener::PortClass,
+    matching::Age,
 };
 
 use super::gateway::{Fault, ListenerModel, Validation, bind_ports};
@@ -58,12 +59,16 @@ tables! {
     SoundPort: (NsName, Port, Transport) => ();
     /// Why nobody reaches a port of a Gateway by its Service; absent where that is not known.
     UnservedPort: (NsName, Port, Transport) => Unserved;
-    /// Has room be asked for the HTTPS listeners of ListenerSets of a namespace.
-    HttpsAsked: (NsName, Arc<str>) => ();
-    /// How many HTTPS listeners the ListenerSets of a namespace may have at a Gateway; absent where there is room for all.
-    HttpsShare: NsName => u64;
-    /// The first HTTPS listener of ListenerSets of a namespace for which there is no room at a Gateway, and for how many there is.
-    HttpsBeyond: (NsName, Arc<str>) => ((Age, usize), usize);
+    /// Has room be asked for what a listener of a ListenerSet takes by itself.
+    ListenerRoom: ListenerId => ();
+    /// The same for all of a namespace at a Gateway.
+    NamespaceRoom: (NsName, Arc<str>) => ();
+    /// How many bytes the listeners of ListenerSets of a namespace may take at a Gateway; absent where there is room for all.
+    RoomShare: NsName => u64;
+    /// From which listener of ListenerSets of a namespace on there is no room at a Gateway; absent where there is for all.
+    RoomBeyond: (NsName, Arc<str>) => Beyond;
+    /// Why there is no room for a listener of a ListenerSet; absent where there is.
+    WithoutRoom: ListenerId => Fault;
 }
 
 groups! {
@@ -82,10 +87,10 @@ groups! {
     /// The ports of a Gateway at which ListenerSets have listeners that can be served, with the port that Envoy binds, and whether
     /// TLS ends at any of them.
     SoundPorts: NsName, (Port, Transport) => (Port, bool);
-    /// The HTTPS listeners of ListenerSets of a namespace at a Gateway that can be served, the oldest first.
-    HttpsListeners: (NsName, Arc<str>), (Age, usize) => ();
-    /// How many of them each namespace has.
-    HttpsAsks: NsName, Arc<str> => u64, sum of |asked| *asked;
+    /// What listeners of ListenerSets of a namespace take of a Gateway's proxies by themselves, in bytes, the oldest first.
+    ListenerRooms: (NsName, Arc<str>), (Age, usize) => u64, sum of |bytes| *bytes;
+    /// The same of each namespace.
+    RoomAsks: NsName, Arc<str> => u64, sum of |bytes| *bytes;
     /// The ListenerSets of a Gateway that are accepted.
     AttachedSets: NsName, NsName => ();
 }
@@ -97,6 +102,17 @@ pub(crate) struct Bound {
     pub(crate) ports: BTreeMap<Port, Port>,
     /// The namespaces whose ListenerSets go without a port, though others may have it.
     pub(crate) without: BTreeSet<(Arc<str>, Port)>,
+}
+
+/// What has no room of what listeners of ListenerSets of a namespace take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    /// The first listener for which there is none.
+    pub(crate) first: (Age, usize),
+    /// What all of them would take, in bytes.
+    pub(crate) asked: u64,
+    /// What they may.
+    pub(crate) share: u64,
 }
 
 /// Why nobody reaches a port by the Service of a Gateway.

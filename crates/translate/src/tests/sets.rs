@@ -536,35 +536,3 @@ fn a_crowd_that_asks_for_what_an_older_set_has_changes_no_byte_of_it() {
     (0..CROWD).for_each(|index| drop(scene.remove(crowd(index))));
     assert_eq!(all(&scene), before);
 }
-
-/// Each is a filter chain with all HTTP filters in the memory of the proxies.
-#[test]
-fn https_listeners_are_shared_out_between_namespaces_and_the_youngest_of_who_has_too_many_are_not_served() {
-    let mut settings = ir::Settings::default();
-    // For six of them.
-    settings.capacity.max_bytes = 6 * 4 * crate::weight::HTTPS_LISTENER;
-    let set = |name: &str, count: usize, second: u8| {
-        let host = name.replace('/', ".");
-        let listener = |index: usize| https(&format!("l{index}"), 443, &format!("h{index}.{host}.example"), "c");
-        born(listener_set(name, json!((0..count).map(listener).collect::<Vec<_>>())), second)
-    };
-    let sets = [set("greedy/set", 8, 1), set("greedy/late", 1, 3), set("modest/set", 2, 2)];
-    let mut scene =
-        Scene::with(settings, [edge("All"), secret_of("greedy"), secret_of("modest")].into_iter().chain(sets));
-    let served = |scene: &Scene| scene.chains("listener/443").iter().filter(|(_, served)| *served).count();
-    let accepted = |scene: &Scene, set: &str, listener: &str| scene.listener_of_set(set, listener, "Accepted");
-    assert_eq!(served(&scene), 6);
-    for (set, listener) in [("modest/set", "l0"), ("modest/set", "l1"), ("greedy/set", "l0"), ("greedy/set", "l3")] {
-        assert!(accepted(&scene, set, listener).starts_with("True"), "{set} {listener}");
-    }
-    for (set, listener) in [("greedy/set", "l4"), ("greedy/set", "l7"), ("greedy/late", "l0")] {
-        assert!(accepted(&scene, set, listener).starts_with("False TooManyListeners"), "{set} {listener}");
-    }
-    assert!(accepted(&scene, "greedy/late", "l0").contains("room for 4 HTTPS listeners"));
-    assert!(scene.set("greedy/set", "Accepted").starts_with("True ListenersNotValid"));
-    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
-    // Whoever gives some up has room for others.
-    scene.put(set("greedy/set", 2, 1));
-    assert!(accepted(&scene, "greedy/late", "l0").starts_with("True"));
-    assert_eq!(served(&scene), 5);
-}

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, at_set, hosting, http, https, listener_set, route, secret, service};
 
-fn policy(name: &str, kind: &str, target: &str, section: Option<&str>, spec: Value) -> Value {
+pub(super) fn policy(name: &str, kind: &str, target: &str, section: Option<&str>, spec: Value) -> Value {
     let (namespace, target) = target.split_once('/').expect("a namespace");
     let mut reference = json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": target});
     if let Some(section) = section {

@@ -83,9 +83,9 @@ use crate::{
         route::{RouteGeneration, RouteHead, RouteRule},
         set::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
-            HttpsAsked, HttpsAsks, HttpsBeyond, HttpsListeners, HttpsShare, OwnPorts, ParentOf, PortAsks, PortHolder,
-            SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts,
-            UnservedPort,
+            ListenerRoom, ListenerRooms, NamespaceRoom, OwnPorts, ParentOf, PortAsks, PortHolder, RoomAsks, RoomBeyond,
+            RoomShare, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf, SoundAsks, SoundPort,
+            SoundPorts, UnservedPort, WithoutRoom,
         },
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
@@ -205,11 +205,13 @@ pub(super) fn all() -> Engine {
         .lookup::<HostHolder>()
         .lookup::<AskedOfClients>()
         .derived_for_each::<SetRow, ListenerSets>(same)
-        .group::<HttpsListeners>()
-        .derived::<HttpsAsked>()
-        .group::<HttpsAsks>()
-        .lookup::<HttpsShare>()
-        .lookup::<HttpsBeyond>()
+        .derived::<ListenerRoom>()
+        .group::<ListenerRooms>()
+        .derived::<NamespaceRoom>()
+        .group::<RoomAsks>()
+        .lookup::<RoomShare>()
+        .lookup::<RoomBeyond>()
+        .lookup::<WithoutRoom>()
         .lookup::<UnservedPort>()
         .group::<SoundAsks>()
         .derived::<SoundPort>()

@@ -1,0 +1,97 @@
+//! What listeners of ListenerSets take of the memory of proxies by themselves, shared out between namespaces.
+
+use serde_json::{Value, json};
+
+use super::{
+    scene::{Scene, hosting, http, https, listener_set, secret},
+    sets_policies::policy,
+};
+
+/// Created in this second.
+fn born(mut object: Value, second: u8) -> Value {
+    object["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second:02}Z"));
+    object
+}
+
+fn secret_of(namespace: &str) -> Value {
+    let mut secret = secret("c");
+    secret["metadata"]["namespace"] = json!(namespace);
+    secret
+}
+
+/// A world with room for so many listeners of HTTPS of which no policy says anything.
+fn scene(rooms: u64, objects: impl IntoIterator<Item = Value>) -> Scene {
+    let mut settings = ir::Settings::default();
+    settings.capacity.max_bytes = rooms * 4 * crate::weight::HTTPS_LISTENER;
+    let edge = hosting("edge", json!([http("http", 80, "edge.example.com")]), "All");
+    Scene::with(settings, [edge, secret_of("greedy"), secret_of("modest")].into_iter().chain(objects))
+}
+
+fn accepted(scene: &Scene, set: &str, listener: &str) -> String {
+    scene.listener_of_set(set, listener, "Accepted")
+}
+
+/// Each is a filter chain with all HTTP filters in the memory of the proxies.
+#[test]
+fn https_listeners_are_shared_out_between_namespaces_and_the_youngest_of_who_has_too_many_are_not_served() {
+    let set = |name: &str, count: usize, second: u8| {
+        let host = name.replace('/', ".");
+        let listener = |index: usize| https(&format!("l{index}"), 443, &format!("h{index}.{host}.example"), "c");
+        born(listener_set(name, json!((0..count).map(listener).collect::<Vec<_>>())), second)
+    };
+    let sets = [set("greedy/set", 8, 1), set("greedy/late", 1, 3), set("modest/set", 2, 2)];
+    let mut scene = scene(6, sets);
+    let served = |scene: &Scene| scene.chains("listener/443").iter().filter(|(_, served)| *served).count();
+    assert_eq!(served(&scene), 6);
+    for (set, listener) in [("modest/set", "l0"), ("modest/set", "l1"), ("greedy/set", "l0"), ("greedy/set", "l3")] {
+        assert!(accepted(&scene, set, listener).starts_with("True"), "{set} {listener}");
+    }
+    for (set, listener) in [("greedy/set", "l4"), ("greedy/set", "l7"), ("greedy/late", "l0")] {
+        assert!(accepted(&scene, set, listener).starts_with("False TooManyListeners"), "{set} {listener}");
+    }
+    let told = accepted(&scene, "greedy/late", "l0");
+    assert!(told.contains("would take 5 MiB") && told.contains("its share is 2 MiB"), "{told}");
+    assert!(scene.set("greedy/set", "Accepted").starts_with("True ListenersNotValid"));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
+    // Whoever gives some up has room for others.
+    scene.put(set("greedy/set", 2, 1));
+    assert!(accepted(&scene, "greedy/late", "l0").starts_with("True"));
+    assert_eq!(served(&scene), 5);
+}
+
+#[test]
+fn what_policies_say_of_listeners_of_a_namespace_is_charged_to_its_room_and_to_nobody_elses() {
+    let set = |name: &str, second: u8| {
+        let host = name.replace('/', ".");
+        let listeners = json!([
+            https("first", 443, &format!("first.{host}"), "c"),
+            https("second", 443, &format!("second.{host}"), "c"),
+            http("plain", 80, &format!("plain.{host}")),
+        ]);
+        born(listener_set(name, listeners), second)
+    };
+    let ranges = |count: u16| (0..count).map(|at| format!("10.{}.{}.0/24", at / 256, at % 256)).collect::<Vec<_>>();
+    let acl = |set: &str, count: u16| {
+        let rule = json!({"name": "in", "cidrs": ranges(count), "action": "allow"});
+        policy("acl", "ListenerSet", set, None, json!({"acl": {"defaultAction": "deny", "rules": [rule]}}))
+    };
+    let mut scene = scene(7, [set("greedy/set", 1), set("modest/set", 2), acl("modest/set", 10)]);
+    let served = |scene: &Scene, set: &str| {
+        ["first", "second", "plain"].map(|listener| accepted(scene, set, listener).starts_with("True Accepted"))
+    };
+    assert_eq!([served(&scene, "greedy/set"), served(&scene, "modest/set")], [[true; 3]; 2]);
+    let hosts = scene.hosts("http/80");
+    // As much as two listeners of HTTPS at each listener, or three.
+    scene.put(acl("greedy/set", 400));
+    assert_eq!(served(&scene, "greedy/set"), [true, false, false]);
+    assert_eq!(served(&scene, "modest/set"), [true; 3]);
+    assert!(accepted(&scene, "greedy/set", "plain").starts_with("False TooManyListeners"));
+    assert_eq!(scene.gateway("infra/edge", "Accepted"), "True Accepted");
+    // One of whom nobody says anything takes no room but that of its hostname.
+    scene.put(born(listener_set("greedy/late", json!([http("plain", 80, "late.example")])), 3));
+    assert!(accepted(&scene, "greedy/late", "plain").starts_with("True Accepted"));
+    scene.put(acl("greedy/set", 10));
+    assert_eq!(served(&scene, "greedy/set"), [true; 3]);
+    scene.remove(born(listener_set("greedy/late", json!([http("plain", 80, "late.example")])), 3));
+    assert_eq!(scene.hosts("http/80"), hosts);
+}
