@@ -19,6 +19,7 @@
 
 #[macro_use]
 mod open_enum;
+mod open_fields;
 
 mod compact;
 
@@ -43,4 +44,5 @@ pub use honoured::{Affects, RefusedField};
 pub use kinds::*;
 pub use meta::ObjectMeta;
 pub use object::{ObjectId, StatusKind, violations};
+pub use open_fields::OpenFields;
 pub use violation::Violation;

@@ -75,7 +75,7 @@ fn readable<T: DeserializeOwned>(list: &Value) -> Vec<T> {
 macro_rules! open_policy {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Default, PartialEq, Eq, Hash, serde::Serialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             /// Objects that the policy applies to.
@@ -84,23 +84,13 @@ macro_rules! open_policy {
             /// Objects that the policy applies to, by label.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub target_selectors: Vec<$crate::policy::LocalPolicyTargetSelector>,
-            /// All other fields that are set, as they are written, by name. A field that this release has never heard of is among
-            /// them: it may be one that protects something.
+            /// All other fields that are set, as they are written. A field that this release has never heard of is among them: it
+            /// may be one that protects something.
             #[serde(flatten)]
-            pub fields: std::collections::BTreeMap<Box<str>, serde_json::Value>,
+            pub fields: $crate::OpenFields,
             /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
             #[serde(skip)]
             pub invalid: Box<[$crate::Violation]>,
-        }
-
-        impl std::fmt::Debug for $name {
-            /// Without the values of its fields, which may be secret.
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let Self { target_refs, target_selectors, fields, invalid } = self;
-                let mut all = f.debug_struct(stringify!($name));
-                all.field("target_refs", target_refs).field("target_selectors", target_selectors);
-                all.field("fields", &fields.keys()).field("invalid", invalid).finish()
-            }
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
@@ -117,16 +107,15 @@ macro_rules! open_policy {
 
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
                         let mut spec = $name::default();
+                        let mut fields = $crate::open_fields::Collected::default();
                         while let Some(field) = map.next_key::<Box<str>>()? {
                             match &*field {
                                 "targetRefs" => spec.target_refs = map.next_value()?,
                                 "targetSelectors" => spec.target_selectors = map.next_value()?,
-                                _ => {
-                                    let value = map.next_value()?;
-                                    spec.fields.insert(field, value);
-                                }
+                                _ => fields.add(&field, &mut map)?,
                             }
                         }
+                        spec.fields = fields.finish();
                         Ok(spec)
                     }
                 }
@@ -139,7 +128,7 @@ macro_rules! open_policy {
             /// Whether a path such as `spec.cors.maxAge` lies in one of the fields.
             fn has(&self, path: &str) -> bool {
                 let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
-                field.is_some_and(|field| self.fields.contains_key(field))
+                field.is_some_and(|field| self.fields.contains(field))
             }
         }
     };

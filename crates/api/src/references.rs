@@ -156,7 +156,7 @@ fn login(extension: &GatewayExtension) -> Vec<Reference> {
 /// The Secret that a policy connects with.
 fn connection(policy: &BackendConfigPolicy) -> Vec<Reference> {
     let tls = policy.spec.fields.get("tls");
-    let name = tls.and_then(|tls| tls.pointer("/secretRef/name")?.as_str()).filter(|name| !name.is_empty());
+    let name = tls.as_ref().and_then(|tls| tls.pointer("/secretRef/name")?.as_str()).filter(|name| !name.is_empty());
     let reference = |name: &str| {
         let mut keys = certificate();
         keys.extend(&Keys::one(AUTHORITIES));

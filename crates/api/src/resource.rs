@@ -1,6 +1,6 @@
 //! What objects of all kinds have in common.
 
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 use serde_json::Value;
 
@@ -76,6 +76,23 @@ pub(crate) trait Resource {
     }
 }
 
+/// What an API server would refuse about a spec. The tables are read against what is `written`, so that they need to know
+/// nothing of our types.
+pub(crate) fn violations<S: Spec, W: Borrow<Value>>(spec: &S, written: impl FnOnce() -> Option<W>) -> Vec<Violation> {
+    let mut found = spec.invalid().to_vec();
+    if !found.is_empty() {
+        return found;
+    }
+    if let Some(table) = S::SCHEMA.table
+        && let Some(written) = written()
+    {
+        openapi::check(table, written.borrow(), openapi::Path::Root("spec"), &mut found);
+    }
+    let mut broken = Broken(found);
+    spec.check(&mut broken);
+    broken.0
+}
+
 impl<S: Spec> Resource for CustomResource<S> {
     fn schema() -> Schema {
         S::SCHEMA
@@ -110,19 +127,7 @@ impl<S: Spec> Resource for CustomResource<S> {
     }
 
     fn violations(&self) -> Vec<Violation> {
-        let mut found = self.spec.invalid().to_vec();
-        if !found.is_empty() {
-            return found;
-        }
-        // The tables are read against the encoded spec, so that they need to know nothing of our types.
-        if let Some(table) = S::SCHEMA.table
-            && let Ok(value) = serde_json::to_value(&self.spec)
-        {
-            openapi::check(table, &value, openapi::Path::Root("spec"), &mut found);
-        }
-        let mut broken = Broken(found);
-        self.spec.check(&mut broken);
-        broken.0
+        violations(&self.spec, || serde_json::to_value(&self.spec).ok())
     }
 
     fn refused(&self) -> Vec<RefusedField> {

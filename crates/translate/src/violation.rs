@@ -1,6 +1,6 @@
 //! What an API server would have refused.
 
-use api::Object;
+use api::{Object, Violation};
 use ir::{Problem, Reason, Severity};
 
 /// Refuses what an API server with our schema would not have taken: a file, or an older schema, may let it through.
@@ -18,9 +18,12 @@ pub(crate) fn honoured(object: &Object) -> Result<(), Problem> {
 
 /// All of it.
 pub(crate) fn violations(policy: &Object) -> impl Iterator<Item = Problem> {
-    api::violations(policy).into_iter().map(|violation| {
-        let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
-        let message = format!("{value}{}", violation.message);
-        Problem::new(Severity::Refused, Reason::Invalid, violation.path, message)
-    })
+    api::violations(policy).into_iter().map(problem)
+}
+
+/// What is wrong with an object, in a sentence.
+pub(crate) fn problem(violation: Violation) -> Problem {
+    let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
+    let message = format!("{value}{}", violation.message);
+    Problem::new(Severity::Refused, Reason::Invalid, violation.path, message)
 }

@@ -153,9 +153,9 @@ mod tests {
 
     /// The same of one that reads this Secret.
     fn counts_with(secret: &units::Everywhere, spec: serde_json::Value, allocated: u64) {
-        let spec = serde_json::from_value(spec).expect("a spec");
+        let spec: api::traffic_policy::TrafficPolicySpec = serde_json::from_value(spec).expect("a spec");
         let others = units::Others { secrets: secret, extensions: &units::Everybody };
-        let said = units::read(&spec, &others).expect("a policy").remove(0).unit.expect("a unit");
+        let said = units::read(&spec, &spec.written(), &others).expect("a policy").remove(0).unit.expect("a unit");
         let counted = slots(said.slots());
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }

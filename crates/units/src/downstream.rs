@@ -104,9 +104,9 @@ pub fn read(written: &ListenerPolicySpec, edge: &Edge, leads: &dyn Leads) -> Res
     let bounds = (edge, leads);
     let mut said = DownstreamSaid::default();
     for (name, value) in written.fields.iter().filter(|(_, value)| !value.is_null()) {
-        match &**name {
-            "default" => said.default = Some(port(mapping(value, "default")?, "default", bounds)),
-            "perPort" => said.ports = ports(value, bounds)?,
+        match name {
+            "default" => said.default = Some(port(mapping(&value, "default")?, "default", bounds)),
+            "perPort" => said.ports = ports(&value, bounds)?,
             unknown => {
                 let message = "it is not supported, so nothing is served as if it were not there; remove it";
                 return Err(refused(Reason::UnsupportedValue, unknown, message));

@@ -49,7 +49,7 @@ mod transformation;
 pub mod upstream;
 mod url_rewrite;
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
 use envoy::slots;
@@ -466,12 +466,13 @@ pub struct Others<'a> {
     pub extensions: &'a dyn ExtensionReader,
 }
 
-/// What a policy says, in the order of [`AnyUnit`].
+/// What a policy says, in the order of [`AnyUnit`]; `written` is its spec as it is written.
 ///
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
-pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
-    let written = written(policy)?;
+pub fn read(policy: &TrafficPolicySpec, written: &Value, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
+    let fields: Vec<_> = policy.fields.names().map(|name| (name, &written[name])).collect();
+    let written = by_unit(&fields)?;
     let mut unsupported = written.iter().map(|(field, _)| &**field).filter(|field| !AnyUnit::FIELDS.contains(field));
     if let Some(first) = unsupported.next() {
         let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
@@ -490,15 +491,14 @@ pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<Parse
 }
 
 /// The fields of a policy as units have them, each with what is written there.
-fn written(policy: &TrafficPolicySpec) -> Result<Vec<(String, &Value)>, Problem> {
-    let mut written: Vec<(String, &Value)> = Vec::new();
-    for (name, value) in &policy.fields {
-        let is_in_group = |field: &&str| field.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('.'));
+fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a Value)>, Problem> {
+    let mut written: Vec<(Cow<'_, str>, &Value)> = Vec::new();
+    for (name, value) in fields {
+        let is_in_group = |field: &&str| field.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.'));
         if !AnyUnit::FIELDS.iter().any(is_in_group) {
-            written.push((name.to_string(), value));
+            written.push(((*name).into(), value));
             continue;
         }
-        let prefix = format!("{name}.");
         let Some(group) = value.as_object() else {
             return Err(Refused::new("", "must be a mapping; correct or remove it").problem(
                 Severity::Refused,
@@ -507,15 +507,16 @@ fn written(policy: &TrafficPolicySpec) -> Result<Vec<(String, &Value)>, Problem>
             ));
         };
         let fields = group.iter().filter(|(_, value)| !value.is_null());
-        written.extend(fields.map(|(field, value)| (prefix.clone() + field, value)));
+        written.extend(fields.map(|(field, value)| (format!("{name}.{field}").into(), value)));
     }
     Ok(written)
 }
 
 /// The extensions that a policy names, whatever its units make of them, each with its field.
 pub fn extensions(policy: &TrafficPolicySpec) -> Vec<(String, ExtensionReference)> {
-    let fields = written(policy).unwrap_or_default();
-    let named = fields.into_iter().filter_map(|(field, value)| {
+    let fields: Vec<_> = policy.fields.iter().collect();
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value)).collect();
+    let named = by_unit(&fields).unwrap_or_default().into_iter().filter_map(|(field, value)| {
         let reference = serde_json::from_value(value.get("extensionRef")?.clone()).ok()?;
         Some((format!("spec.{field}.extensionRef"), reference))
     });

@@ -104,7 +104,8 @@ impl Unit for Retry {
             Refused::at("attempts")(invalid)
         })?;
         let per_try = spec::positive(written.per_try_timeout.as_deref(), "perTryTimeout")?;
-        let request = policy.fields.get(Timeouts::FIELD).and_then(|timeouts| timeouts.get("request")?.as_str());
+        let timeouts = policy.fields.get(Timeouts::FIELD);
+        let request = timeouts.as_ref().and_then(|timeouts| timeouts.get("request")?.as_str());
         let request = request.and_then(|request| validate::duration::parse(request).ok());
         if let (Some(per_try), Some(request)) = (per_try, request)
             && !request.is_zero()

@@ -29,14 +29,20 @@ fn others(secrets: &secrets::Store) -> Others<'_> {
     Others { secrets, extensions: &Everybody }
 }
 
+/// What a spec says, with these Secrets.
+fn read_all(spec: Value, secrets: &secrets::Store) -> Result<Vec<ParsedUnit>, Problem> {
+    let spec = policy(spec);
+    read(&spec, &spec.written(), &others(secrets))
+}
+
 fn units(spec: Value) -> Vec<AnyUnit> {
-    let said = read(&policy(spec), &others(&secrets::samples())).expect("units");
+    let said = read_all(spec, &secrets::samples()).expect("units");
     said.into_iter().map(|said| said.unit.expect("a unit that is served")).map(|unit| AnyUnit::clone(&unit)).collect()
 }
 
 /// Where a policy is refused, and why.
 fn refused(spec: Value) -> (String, String) {
-    let said = read(&policy(spec), &others(&secrets::samples()));
+    let said = read_all(spec, &secrets::samples());
     let refused = said.map(|said| said.into_iter().find_map(|said| said.unit.err()).expect("a unit that is refused"));
     let Problem { field, message, .. } = refused.unwrap_or_else(|problem| problem);
     (field, message)

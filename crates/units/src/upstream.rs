@@ -110,14 +110,14 @@ pub fn field_at(path: &str) -> Option<&'static str> {
 /// If it says something that nobody reads, so that nobody knows what it wants.
 pub fn read(written: &BackendConfigPolicySpec, secrets: FindSecret<'_>) -> Result<UpstreamSaid, Problem> {
     // What is null is not set.
-    let set = || written.fields.iter().filter(|(_, value)| !value.is_null());
-    if let Some((unknown, _)) = set().find(|(name, _)| FIELDS.iter().all(|(field, _)| ***name != **field)) {
+    let set: Vec<_> = written.fields.iter().filter(|(_, value)| !value.is_null()).collect();
+    if let Some((unknown, _)) = set.iter().find(|(name, _)| FIELDS.iter().all(|(field, _)| field != name)) {
         let message = "it is not supported, so nothing is served as if it were not there; remove it";
         return Err(Problem::new(Severity::Refused, Reason::UnsupportedValue, format!("spec.{unknown}"), message));
     }
     let mut said = UpstreamSaid::default();
     for (field, read) in FIELDS {
-        let Some((_, value)) = set().find(|(name, _)| ***name == *field) else { continue };
+        let Some((_, value)) = set.iter().find(|(name, _)| **name == *field) else { continue };
         said.fields.push(field);
         let mut warnings = Vec::new();
         match read(value, secrets, &mut said.config, &mut warnings) {

@@ -46,7 +46,7 @@ impl Spec for BackendConfigPolicySpec {
             "must not be set: connections to all ports are alike; remove it",
             broken,
         );
-        if self.fields.contains_key("http1ProtocolOptions") && self.fields.contains_key("http2ProtocolOptions") {
+        if self.fields.contains("http1ProtocolOptions") && self.fields.contains("http2ProtocolOptions") {
             broken.add_without_value(
                 "spec.http2ProtocolOptions",
                 "must not stand beside http1ProtocolOptions: remove one of both",

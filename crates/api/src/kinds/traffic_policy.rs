@@ -9,6 +9,7 @@ use crate::{
     Violation,
     meta::CustomResource,
     policy::{Targets, open_policy},
+    resource,
     schema::{Schema, Spec, rules::Broken},
 };
 
@@ -22,6 +23,26 @@ pub type TrafficPolicy = CustomResource<TrafficPolicySpec>;
 open_policy! {
     /// What the owner of a TrafficPolicy wants.
     TrafficPolicySpec
+}
+
+impl TrafficPolicySpec {
+    /// The spec as it is written, to be judged and to be read.
+    pub fn written(&self) -> Value {
+        let mut written = self.fields.to_map();
+        let mut add = |name: &str, targets: Result<Value, _>| {
+            written.extend(
+                targets.ok().filter(|targets| *targets != Value::Array(Vec::new())).map(|it| (name.into(), it)),
+            );
+        };
+        add("targetRefs", serde_json::to_value(&self.target_refs));
+        add("targetSelectors", serde_json::to_value(&self.target_selectors));
+        written.into()
+    }
+
+    /// As [`violations`](crate::violations), of what is [`written`](Self::written).
+    pub fn violations_of(&self, written: &Value) -> Vec<Violation> {
+        resource::violations(self, || Some(written))
+    }
 }
 
 impl Spec for TrafficPolicySpec {

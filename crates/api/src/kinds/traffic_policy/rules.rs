@@ -16,7 +16,7 @@ pub(super) fn check(spec: &TrafficPolicySpec, broken: &mut Broken) {
     if spec.fields.get("urlRewrite").is_some_and(|rewrite| rewrite.get("pathRegex").is_none()) {
         broken.add_without_value("spec.urlRewrite.pathRegex", "is missing: set it, or remove urlRewrite");
     }
-    let set = |field: &str| spec.fields.contains_key(field);
+    let set = |field: &str| spec.fields.contains(field);
     let http: Allows = |_, kind| kind == "HTTPRoute";
     let routes: Allows = |_, kind| matches!(kind, "HTTPRoute" | "GRPCRoute");
     let fields = [

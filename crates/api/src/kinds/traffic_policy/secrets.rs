@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{TrafficPolicy, TrafficPolicySpec};
+use super::TrafficPolicy;
 use crate::{
     Kind, ObjectId,
     meta::StringMap,
@@ -92,15 +92,17 @@ pub fn references(policy: &TrafficPolicy) -> Vec<Reference> {
         let namespace = other.filter(|other| !other.is_empty()).unwrap_or_else(|| Arc::clone(namespace));
         Reference { id: ObjectId::new(Kind::Secret, namespace, name), keys }
     };
+    let written = |field| policy.spec.fields.get(field);
     let mut references = Vec::new();
-    if let Some(SecretKeyReference { name, namespace, key }) = at(&policy.spec, "basicAuth", "secretRef") {
+    if let Some(SecretKeyReference { name, namespace, key }) = at(written("basicAuth").as_ref(), "secretRef") {
         references.push(reference(name, namespace, Keys::one(key.as_deref().unwrap_or(USERS))));
     }
-    let keys: Option<SecretReference> = at(&policy.spec, "apiKeyAuth", "secretRef");
+    let keys: Option<SecretReference> = at(written("apiKeyAuth").as_ref(), "secretRef");
     if let Some(SecretReference { name, namespace, .. }) = keys.filter(SecretReference::is_secret) {
         references.push(reference(name, namespace, Keys::All));
     }
-    let headers = HEADERS.iter().filter_map(|list| at::<Vec<Value>>(&policy.spec, "headerModifiers", list));
+    let modifiers = written("headerModifiers");
+    let headers = HEADERS.iter().filter_map(|list| at::<Vec<Value>>(modifiers.as_ref(), list));
     for header in headers.flatten() {
         let Some(SecretKeyReference { name, namespace, key }) = read(header.get("secretRef")) else { continue };
         let keys = match key.as_deref().or(header.get("name").and_then(Value::as_str)) {
@@ -115,16 +117,16 @@ pub fn references(policy: &TrafficPolicy) -> Vec<Reference> {
 
 /// Which Secrets a policy selects by labels. What is not a selector selects none.
 pub fn selections(policy: &TrafficPolicy) -> Vec<Selection> {
-    let selector: Option<SecretSelector> = at(&policy.spec, "apiKeyAuth", "secretSelector");
+    let selector: Option<SecretSelector> = at(policy.spec.fields.get("apiKeyAuth").as_ref(), "secretSelector");
     let labels = selector.filter(|selector| selector.fault().is_none()).map(|selector| selector.match_labels);
     let namespace = &policy.metadata.namespace;
     let selection = |labels| Selection { kind: Kind::Secret, namespace: Arc::clone(namespace), labels };
     labels.map(selection).into_iter().collect()
 }
 
-/// What stands in a field, below the keys of `path`.
-fn at<T: DeserializeOwned>(spec: &TrafficPolicySpec, field: &str, path: &str) -> Option<T> {
-    read(path.split('/').try_fold(spec.fields.get(field)?, |value, key| value.get(key)))
+/// What stands in a field below the keys of `path`.
+fn at<T: DeserializeOwned>(written: Option<&Value>, path: &str) -> Option<T> {
+    read(path.split('/').try_fold(written?, |value, key| value.get(key)))
 }
 
 fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
