@@ -25,6 +25,19 @@ fn writes(replica: &Replica, name: &str) -> usize {
     exchanges.iter().filter(|exchange| exchange.method == Method::PATCH && of(&exchange.path)).count()
 }
 
+/// Passes once one of the replicas has written the status of that object, and no other has. What was written is seen before the answer
+/// is on its way back, where it is counted.
+async fn one_writes(replicas: &[&Replica], name: &str) -> Result<()> {
+    let all = || replicas.iter().map(|replica| writes(replica, name)).collect::<Vec<_>>();
+    eventually(TIMEOUT, async || {
+        ensure!(all().iter().any(|count| *count > 0), "nobody writes {name}");
+        anyhow::Ok(())
+    })
+    .await?;
+    ensure!(all().iter().sum::<usize>() == 1, "{:?} writes", all());
+    Ok(())
+}
+
 async fn holder(world: &World<'_>) -> Result<Option<String>> {
     let lease = world.objects("Lease").await?.get("portcullis").await?;
     Ok(lease.data["spec"]["holderIdentity"].as_str().map(str::to_owned))
@@ -101,7 +114,7 @@ async fn a_replica_that_is_ended_hands_over_its_proxies_and_its_lease() -> Resul
     world.apply(&route("more", "edge", "healthy", 80)).await?;
     edge.proxy.answers("/more", 200).await?;
     world.says("HTTPRoute", "more", "Accepted", "True").await?;
-    ensure!(writes(&world.replica, "more") == 1, "{} writes", writes(&world.replica, "more"));
+    one_writes(&[&world.replica], "more").await?;
     // One update, of the routes: whatever was sent on the way here was in it.
     let after = updates(&edge.proxy.envoy).await?;
     let turned: Vec<_> = after.iter().filter(|(name, count)| before.get(*name) != Some(count)).collect();
@@ -127,8 +140,7 @@ async fn whoever_loses_the_lease_drops_no_stream_and_one_writes_what_is_to_be_wr
     }
     leases.patch("portcullis", &PatchParams::default(), &held(None)).await?;
     world.says("HTTPRoute", "more", "Accepted", "True").await?;
-    let written = [&world.replica, &second].map(|replica| writes(replica, "more"));
-    ensure!(written.iter().sum::<usize>() == 1, "{written:?} writes");
+    one_writes(&[&world.replica, &second], "more").await?;
 
     let stats = edge.proxy.envoy.stats().await?;
     let connections = stats.get("cluster.xds.upstream_cx_total");
