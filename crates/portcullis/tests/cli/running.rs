@@ -66,6 +66,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if thread::panicking() {
+            // What the test did not wait for.
+            self.log.try_iter().for_each(|line| eprintln!("{line}"));
+        }
         // Asked to end, so that a test that fails leaves no Envoy behind; it may have ended by itself.
         let _: std::io::Result<_> = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).output();
         let _: std::io::Result<_> = self.child.wait();
