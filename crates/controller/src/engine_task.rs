@@ -39,7 +39,7 @@ use tokio::sync::{mpsc, watch};
 use translate::{Deploying, LoginSeed, object_id, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
-pub use freeze::{EditionEvent, Outcome, ReadEdition, StoredEdition, Wanted, WantedEdition, Wants};
+pub use freeze::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
 pub use handle::{Aside, EngineHandle, Event, Question, Refusals, Stopped, StoredRecord, Storing, View, channel};
 pub use isolation::{Isolated, Suspects, isolate};
 pub use ports::{HostPorts, PortCheck, ThisHost};

@@ -36,6 +36,12 @@ impl Engine {
         self.core.table::<T>().1.write(&self.core, &key, value)
     }
 
+    /// The same with a value that others have too, which is not copied.
+    #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
+    pub fn share<T: Input>(&mut self, key: T::Key, value: Option<Arc<T::Value>>) -> bool {
+        self.core.table::<T>().1.write(&self.core, &key, value)
+    }
+
     /// Has a row exist from the next settling on, until [`Engine::release`]. Repeating it changes nothing.
     #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn demand<T: Derived>(&mut self, key: T::Key) {

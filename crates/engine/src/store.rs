@@ -1,6 +1,7 @@
 //! The rows of one table: their values, and what happens when one is computed or written.
 
 use std::any::TypeId;
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -158,7 +159,10 @@ impl<T: Table> TableStore<T> {
     }
 
     /// Writes an input row. Readers are woken when the batch is settled, if the value differs by then.
-    pub(crate) fn write(&self, core: &Core, key: &T::Key, value: Option<T::Value>) -> bool {
+    pub(crate) fn write<V>(&self, core: &Core, key: &T::Key, value: Option<V>) -> bool
+    where
+        V: Borrow<T::Value> + Into<Arc<T::Value>>,
+    {
         let data = &mut *self.data.borrow_mut();
         let row = match data.rows.find(key) {
             Some(row) => row,
@@ -166,10 +170,10 @@ impl<T: Table> TableStore<T> {
             None => self.intern(core, data, key),
         };
         let slot = data.rows.slot_mut(row);
-        if slot.payload.now.as_deref() == value.as_ref() {
+        if slot.payload.now.as_deref() == value.as_ref().map(Borrow::borrow) {
             return false;
         }
-        let old = std::mem::replace(&mut slot.payload.now, value.map(Arc::new));
+        let old = std::mem::replace(&mut slot.payload.now, value.map(Into::into));
         let first = !std::mem::replace(&mut slot.payload.written, true);
         data.note_change(row, old.as_ref());
         if first {

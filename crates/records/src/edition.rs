@@ -24,8 +24,6 @@ use crate::{
 const IN_HEAD: usize = 64 * 1024;
 /// The name of the record of the epoch. It is of the kind of heads, so that whoever watches these learns of it.
 pub const EPOCH: &str = "portcullis-editions";
-/// Over so many parts objects are spread by their names, so that one that changes writes its part alone.
-const PARTS: u8 = 64;
 
 /// What is kept of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +62,11 @@ impl Head {
         // What has no parts is as it was before there was another format.
         let format = if self.parts.is_empty() { FORMAT } else { COMPRESSED };
         format::write_as(RecordKind::Edition, format, self)
+    }
+
+    /// The root.
+    pub fn root(&self) -> ObjectId {
+        ObjectId::new(Kind::HttpRoute, self.namespace.as_str(), self.name.as_str())
     }
 }
 
@@ -105,18 +108,21 @@ pub struct Part {
     pub name: String,
     /// What is in that.
     pub data: Arc<[u8]>,
-    /// Where objects belong by their names.
-    place: u8,
-    /// How many there are.
-    count: usize,
+    /// Tells the objects in it from all others; none where that is not known.
+    pub of: Option<[u8; 16]>,
     /// How many bytes their manifests have.
     size: usize,
     /// The hash of these.
     hash: String,
 }
 
-/// What was written last of a root, with the objects in it: parts in which nothing changed are taken from there.
-pub type Before<'a> = (&'a BTreeMap<ObjectId, Object>, &'a Written);
+/// Objects that are stored together.
+pub struct Group<F> {
+    /// Tells them from all others.
+    pub of: [u8; 16],
+    /// Gives them, which is asked for if they were not written before.
+    pub objects: F,
+}
 
 /// An object that cannot be kept, since it would not be read as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,47 +183,44 @@ fn hash_of<'a>(manifests: impl Iterator<Item = &'a Value>) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// The part to which an object belongs.
-fn place_of(id: &ObjectId) -> u8 {
-    blake3::hash(id.to_string().as_bytes()).as_bytes()[0] % PARTS
+fn manifest_of(object: &Object) -> Result<Value, Unkeepable> {
+    kept_manifest(object).ok_or_else(|| Unkeepable(object.id()))
 }
 
-fn manifest_of((id, object): (&ObjectId, &Object)) -> Result<Value, Unkeepable> {
-    kept_manifest(object).ok_or_else(|| Unkeepable(id.clone()))
+fn size_of(manifests: &[Value]) -> usize {
+    manifests.iter().map(|manifest| manifest.to_string().len()).sum()
 }
 
 /// The hash of parts, by the hashes of theirs, in order.
-fn hash_of_parts<'a>(hashes: impl Iterator<Item = &'a str>) -> String {
+fn hash_of_parts(parts: &[Part]) -> String {
     let mut hasher = blake3::Hasher::new();
-    hashes.for_each(|hash| _ = hasher.update(hash.as_bytes()));
+    for part in parts {
+        hasher.update(part.hash.as_bytes());
+    }
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// An edition of these objects as it is stored; `uid` is that of the root.
+/// An edition of these objects as it is stored; `uid` is that of the root. Of `before`, which was written last of the root, the parts
+/// are taken in which nothing changed.
 ///
 /// # Errors
 /// An object cannot be stored.
-pub fn write(
+pub fn write<F: Fn() -> Vec<Object>>(
     (namespace, name): (&str, &str),
     uid: &str,
-    objects: &BTreeMap<ObjectId, Object>,
+    groups: &[Group<F>],
     now: Timestamp,
-    before: Option<Before<'_>>,
+    before: Option<&Written>,
 ) -> Result<Written, Unkeepable> {
-    let mut spread: BTreeMap<u8, Vec<(&ObjectId, &Object)>> = BTreeMap::new();
-    for (id, object) in objects {
-        spread.entry(place_of(id)).or_default().push((id, object));
-    }
-    let (mut same, mut fresh) = (Vec::new(), Vec::new());
-    for (place, objects) in spread {
-        match same_part(place, &objects, before) {
-            Some(part) => same.push(part.clone()),
-            None => {
-                let manifests: Vec<_> = objects.into_iter().map(manifest_of).collect::<Result<_, _>>()?;
-                let size: usize = manifests.iter().map(|manifest| manifest.to_string().len()).sum();
-                fresh.push((place, size, manifests));
-            }
-        }
+    let record = head_name(namespace, name);
+    let parts_before = before.map_or(&[][..], |before| &before.parts);
+    let mut parts = Vec::with_capacity(groups.len());
+    for Group { of, objects } in groups {
+        let same = parts_before.iter().find(|part| part.of == Some(*of));
+        parts.push(match same {
+            Some(part) => part.clone(),
+            None => Part::write(&record, *of, objects().iter().map(manifest_of).collect::<Result<_, _>>()?),
+        });
     }
     let mut head = Head {
         namespace: namespace.to_owned(),
@@ -227,33 +230,86 @@ pub fn write(
         since: Some(now),
         ..Head::default()
     };
-    let size = same.iter().map(|part| part.size).chain(fresh.iter().map(|(_, size, _)| *size)).sum::<usize>();
-    if size <= IN_HEAD {
+    if parts.iter().map(|part| part.size).sum::<usize>() <= IN_HEAD {
+        let mut objects: Vec<_> = groups.iter().flat_map(|group| (group.objects)()).collect();
+        objects.sort_by_cached_key(Object::id);
         head.objects = objects.iter().map(manifest_of).collect::<Result<_, _>>()?;
         head.hash = hash_of(head.objects.iter());
         let bytes = head.data().len() as u64;
         return Ok(Written { head, parts: Vec::new(), bytes });
     }
-    let record = head_name(namespace, name);
-    let new = fresh.into_iter().map(|(place, size, objects)| {
-        let (count, hash) = (objects.len(), hash_of(objects.iter()));
-        let data = format::write_as(RecordKind::EditionPart, COMPRESSED, &Manifests { objects });
-        let data: Arc<[u8]> = format::compress(&data).into();
-        Part { name: part_name(&record, &data), data, place, count, size, hash }
-    });
-    let mut parts: Vec<_> = new.chain(same).collect();
-    parts.sort_unstable_by_key(|part| part.place);
-    head.hash = hash_of_parts(parts.iter().map(|part| &*part.hash));
+    head.hash = hash_of_parts(&parts);
     head.parts = parts.iter().map(|part| part.name.clone()).collect();
-    let bytes = parts.iter().map(|part| part.data.len()).sum::<usize>() + head.data().len();
-    Ok(Written { head, parts, bytes: bytes as u64 })
+    Ok(Written::of(head, parts))
 }
 
-/// The part that was written last of these objects, if they are the same.
-fn same_part<'a>(place: u8, objects: &[(&ObjectId, &Object)], before: Option<Before<'a>>) -> Option<&'a Part> {
-    let (all, written) = before?;
-    let part = written.parts.iter().find(|part| part.place == place && part.count == objects.len())?;
-    objects.iter().all(|(id, object)| all.get(*id) == Some(*object)).then_some(part)
+impl Written {
+    /// An edition whose objects stand in parts, if there are any.
+    pub fn of(head: Head, parts: Vec<Part>) -> Self {
+        let bytes = parts.iter().map(|part| part.data.len()).sum::<usize>() + head.data().len();
+        Self { head, parts, bytes: bytes as u64 }
+    }
+}
+
+impl Part {
+    fn write(record: &str, of: [u8; 16], objects: Vec<Value>) -> Self {
+        let (size, hash) = (size_of(&objects), hash_of(objects.iter()));
+        let data = format::write_as(RecordKind::EditionPart, COMPRESSED, &Manifests { objects });
+        let data: Arc<[u8]> = format::compress(&data).into();
+        Self { name: part_name(record, &data), data, of: Some(of), size, hash }
+    }
+
+    /// A part as it is stored, and its objects.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(name: &str, data: Arc<[u8]>) -> Result<(Self, Vec<Object>), EditionError> {
+        let Manifests { objects } = format::read(RecordKind::EditionPart, &data)?;
+        let (size, hash) = (size_of(&objects), hash_of(objects.iter()));
+        let part = Self { name: name.to_owned(), data, of: None, size, hash };
+        Ok((part, objects.into_iter().map(decoded).collect::<Result<_, _>>()?))
+    }
+}
+
+fn decoded(manifest: Value) -> Result<Object, EditionError> {
+    Ok(api::decode(manifest).map_err(|error| EditionError::Object(error.to_string()))?.object)
+}
+
+impl Head {
+    /// The objects that stand here.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn read(&self) -> Result<Vec<Object>, EditionError> {
+        self.objects.iter().cloned().map(decoded).collect()
+    }
+
+    /// Whether what has this head and these parts, in order, is what was written as the `record`.
+    ///
+    /// # Errors
+    /// It is another root's, or was changed.
+    pub fn verify(&self, record: &str, parts: &[Part]) -> Result<(), EditionError> {
+        if head_name(&self.namespace, &self.name) != record {
+            return Err(EditionError::OfAnother(self.namespace.clone(), self.name.clone()));
+        }
+        let hash = if parts.is_empty() { hash_of(self.objects.iter()) } else { hash_of_parts(parts) };
+        if hash != self.hash && hash_of_all(parts)? != self.hash {
+            return Err(EditionError::Changed(hash));
+        }
+        Ok(())
+    }
+}
+
+/// The hash of parts that are not compressed: as if they were one.
+fn hash_of_all(parts: &[Part]) -> Result<String, EditionError> {
+    let mut all = BTreeMap::new();
+    for part in parts {
+        let Manifests { objects } = format::read(RecordKind::EditionPart, &part.data)?;
+        for manifest in objects {
+            all.insert(decoded(manifest.clone())?.id(), manifest);
+        }
+    }
+    Ok(hash_of(all.values()))
 }
 
 /// The objects of an edition whose head has the name `record`; `parts` are records by name.
@@ -265,35 +321,17 @@ pub fn read(
     head: &Head,
     parts: &BTreeMap<String, Arc<[u8]>>,
 ) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
-    if head_name(&head.namespace, &head.name) != record {
-        return Err(EditionError::OfAnother(head.namespace.clone(), head.name.clone()));
-    }
-    let mut manifests = head.objects.clone();
-    let mut hashes = Vec::new();
+    let mut objects = head.read()?;
+    let mut all = Vec::new();
     for name in &head.parts {
         let data = parts.get(name).ok_or_else(|| EditionError::Missing(name.clone()))?;
-        let Manifests { objects } = format::read(RecordKind::EditionPart, data)?;
-        hashes.push(hash_of(objects.iter()));
-        manifests.extend(objects);
+        let (part, of_part) = Part::read(name, Arc::clone(data))?;
+        all.push(part);
+        objects.extend(of_part);
     }
-    let mut objects = BTreeMap::new();
-    let mut by_id = BTreeMap::new();
-    for manifest in manifests {
-        let decoded = api::decode(manifest.clone()).map_err(|error| EditionError::Object(error.to_string()))?;
-        let id = decoded.object.id();
-        objects.insert(id.clone(), decoded.object);
-        by_id.insert(id, manifest);
-    }
-    // Parts that are not compressed are hashed as if they were one.
-    let hash = hash_of(by_id.values());
-    let of_parts = hash_of_parts(hashes.iter().map(String::as_str));
-    if hash != head.hash && of_parts != head.hash {
-        return Err(EditionError::Changed(if hashes.is_empty() { hash } else { of_parts }));
-    }
-    if !objects.contains_key(&ObjectId::new(Kind::HttpRoute, head.namespace.as_str(), head.name.as_str())) {
-        return Err(EditionError::Rootless);
-    }
-    Ok(objects)
+    head.verify(record, &all)?;
+    let objects: BTreeMap<_, _> = objects.into_iter().map(|object| (object.id(), object)).collect();
+    if objects.contains_key(&head.root()) { Ok(objects) } else { Err(EditionError::Rootless) }
 }
 
 #[cfg(test)]
@@ -315,8 +353,24 @@ mod tests {
         (0..count).map(route).map(|object| (object.id(), object)).collect()
     }
 
+    /// In groups by their names.
+    fn after(objects: &BTreeMap<ObjectId, Object>, before: Option<&Written>) -> Written {
+        let mut groups: BTreeMap<u8, Vec<Object>> = BTreeMap::new();
+        for (id, object) in objects {
+            let place = blake3::hash(id.name.as_bytes()).as_bytes()[0] % 64;
+            groups.entry(place).or_default().push(object.clone());
+        }
+        let of = |objects: &Vec<Object>| {
+            let names: Vec<_> = objects.iter().map(|object| object.id().to_string()).collect();
+            blake3::hash(names.join(" ").as_bytes()).as_bytes()[..16].try_into().expect("16 bytes")
+        };
+        let groups: Vec<_> =
+            groups.values().map(|objects| Group { of: of(objects), objects: || objects.clone() }).collect();
+        write(("apps", "r0"), "u", &groups, Timestamp::UNIX_EPOCH, before).expect("each can be stored")
+    }
+
     fn written(objects: &BTreeMap<ObjectId, Object>) -> Written {
-        write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH, None).expect("each can be stored")
+        after(objects, None)
     }
 
     fn parts(written: &Written) -> BTreeMap<String, Arc<[u8]>> {
@@ -356,15 +410,13 @@ mod tests {
         let mut objects = objects(2_000);
         let before = objects.clone();
         let first = written(&before);
-        let again =
-            |objects: &_, before| write(("apps", "r0"), "u", objects, Timestamp::UNIX_EPOCH, before).expect("stored");
         let is_same = |a: &Part, b: &Part| Arc::ptr_eq(&a.data, &b.data);
         let (id, _) = objects.pop_last().expect("one");
-        let one_less = again(&objects, Some((&before, &first)));
+        let one_less = after(&objects, Some(&first));
         let same = one_less.parts.iter().filter(|part| first.parts.iter().any(|other| is_same(part, other))).count();
         assert_eq!(same, first.parts.len() - 1);
         assert_eq!(one_less, written(&objects), "it is what would be written without the one before");
-        let back = again(&before, Some((&objects, &one_less)));
+        let back = after(&before, Some(&one_less));
         assert_eq!(back, first, "{id}");
     }
 
@@ -372,7 +424,7 @@ mod tests {
     fn parts_are_compressed_and_those_that_are_not_are_still_read() {
         let objects = objects(2_000);
         let written = written(&objects);
-        let manifests: Vec<_> = objects.iter().map(|object| manifest_of(object).expect("one")).collect();
+        let manifests: Vec<_> = objects.values().map(|object| manifest_of(object).expect("one")).collect();
         let plain: usize = manifests.iter().map(|manifest| manifest.to_string().len()).sum();
         assert!(written.bytes * 6 < plain as u64, "{} of {plain}", written.bytes);
         assert!(written.head.data().starts_with(b"{\"format\":2,"));

@@ -10,13 +10,11 @@
 //! policies on Gateways and of the namespace whose policies hold everywhere. And what goes, goes at once: a route of an edition is
 //! served no further than the route as it is now still stands and consents, and as its parents still allow.
 
-use std::{
-    collections::BTreeMap,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+mod objects;
 
-use api::{Kind, Object, ObjectId};
+use std::sync::Arc;
+
+use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, Problem, Reason, RouteId, Severity, route::ExtensionKind};
 
@@ -28,31 +26,30 @@ use crate::{
     route::direct_response,
     tables::{
         delegation::Places,
-        edition::{EditionHead, Faults, FreezeTold, Judged, JudgedRoute, Tree, TreeObject, TreeObjects, TreeOf},
+        edition::{
+            Faults, FreezeTold, Judged, JudgedRoute, Tree, TreeObject, TreeObjects, TreeOf, TreePart, TreeParts,
+        },
         input::{
-            self, Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold,
-            ObjectKey, RewritePolicies, Routes, TrafficPolicies, object_id,
+            Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold, Kept,
+            ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id,
         },
         route::{RouteHead, RouteRule},
     },
     target::{is_global, key_of},
 };
 
+pub(crate) use self::objects::Member;
+use self::objects::part_of;
+pub use self::objects::{Edition, Part};
+
 /// How many faults of a tree are told; the rest is counted.
 const TOLD: usize = 8;
-
-/// What is kept of a tree of routes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Edition {
-    /// Its objects: the root, the routes below it, and the policies on them.
-    pub objects: BTreeMap<ObjectId, Object>,
-}
 
 /// A tree that shall be kept, as its objects are now.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its objects. Less than all where it is not good.
-    pub objects: BTreeMap<ObjectId, Object>,
+    /// What would be kept of it. Less than all of its objects where it is not good.
+    pub edition: Edition,
     /// How many faults it has; none in one that is good.
     pub faults: usize,
     /// The first of them.
@@ -62,7 +59,7 @@ pub struct Candidate {
 impl Candidate {
     /// Whether all of it does what it says, so that it may be kept.
     pub fn is_good(&self) -> bool {
-        self.faults == 0 && !self.objects.is_empty()
+        self.faults == 0 && !self.edition.is_empty()
     }
 }
 
@@ -75,70 +72,6 @@ pub enum Wish {
     Unknown,
     /// It shall. This is what it is now.
     Kept(Candidate),
-}
-
-impl Edition {
-    /// A hash of what it says.
-    pub fn hash(&self) -> String {
-        let all = self.objects.iter().flat_map(|(id, object)| digest(id, object));
-        blake3::hash(&all.collect::<Vec<_>>()).to_hex()[..32].to_owned()
-    }
-
-    /// The root with all of its rules answering 500 to what they match, in the place of an edition on which this program fails:
-    /// what of it fails is left out, and no request of the tree goes elsewhere.
-    #[must_use]
-    pub fn closed(&self, root: &RouteId) -> Self {
-        let mut objects = BTreeMap::new();
-        if let Some(Object::HttpRoute(route)) = self.objects.get(&object_id(root)) {
-            let mut route = route.clone();
-            for rule in &mut route.spec.rules {
-                rule.filters = Vec::new();
-                rule.backend_refs = Vec::new();
-            }
-            objects.insert(object_id(root), Object::HttpRoute(route));
-        }
-        Self { objects }
-    }
-}
-
-impl Edition {
-    /// The same where its matches fail too: all of its hostnames answer 500.
-    #[must_use]
-    pub fn closed_everywhere(&self, root: &RouteId) -> Self {
-        let mut closed = self.closed(root);
-        for object in closed.objects.values_mut() {
-            if let Object::HttpRoute(route) = object {
-                route.spec.rules.truncate(1);
-                for rule in &mut route.spec.rules {
-                    rule.matches = Vec::new();
-                    rule.name = None;
-                }
-            }
-        }
-        closed
-    }
-}
-
-/// A hash of an object's name and of what it says, its age included.
-fn digest(id: &ObjectId, object: &Object) -> [u8; 16] {
-    struct Content(blake3::Hasher);
-
-    impl Hasher for Content {
-        fn write(&mut self, bytes: &[u8]) {
-            self.0.update(bytes);
-        }
-
-        fn finish(&self) -> u64 {
-            0
-        }
-    }
-
-    let mut content = Content(blake3::Hasher::new());
-    id.hash(&mut content);
-    object.hash(&mut content);
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&content.0.finalize().as_bytes()[..16]);
-    digest
 }
 
 impl Derived for Judged {
@@ -256,14 +189,31 @@ fn fault_of_route(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<str>> {
 impl Derived for TreeObject {
     fn compute(scope: &Emitter<'_>, (root, id): &(RouteId, ObjectId)) -> Option<()> {
         let key = key_of(id);
-        let object = match id.kind {
-            Kind::TrafficPolicy => Object::TrafficPolicy((*scope.get::<TrafficPolicies>(&key)?).clone()),
-            Kind::RewritePolicy => Object::RewritePolicy((*scope.get::<RewritePolicies>(&key)?).clone()),
-            Kind::DelegationPolicy => Object::DelegationPolicy((*scope.get::<DelegationPolicies>(&key)?).clone()),
-            Kind::DirectResponse => Object::DirectResponse((*scope.get::<DirectResponses>(&key)?).clone()),
-            _ => (*scope.get::<Routes>(&RouteId::of(id)?)?).clone().object(),
-        };
-        scope.emit::<TreeObjects>(root.clone(), id.clone(), digest(id, &object));
+        let object = Shared(match id.kind {
+            Kind::TrafficPolicy => Kept::TrafficPolicy(scope.get::<TrafficPolicies>(&key)?),
+            Kind::RewritePolicy => Kept::RewritePolicy(scope.get::<RewritePolicies>(&key)?),
+            Kind::DelegationPolicy => Kept::DelegationPolicy(scope.get::<DelegationPolicies>(&key)?),
+            Kind::DirectResponse => Kept::DirectResponse(scope.get::<DirectResponses>(&key)?),
+            _ => Kept::Route(scope.get::<Routes>(&RouteId::of(id)?)?),
+        });
+        let part = (root.clone(), part_of(id));
+        scope.emit::<TreeObjects>(part.clone(), id.clone(), Member::new(id, object));
+        scope.demand::<TreePart>(part);
+        Some(())
+    }
+}
+
+impl Derived for TreePart {
+    fn compute(scope: &Emitter<'_>, key: &(RouteId, u8)) -> Option<()> {
+        let members = scope.group::<TreeObjects>(key);
+        let part = Part::new(members.iter().map(|(id, member)| (id.clone(), member.clone())));
+        scope.emit::<TreeParts>(key.0.clone(), key.1, Arc::new(part));
+        Some(())
+    }
+
+    /// A tree without a part of its objects is not good.
+    fn poisoned(scope: &Emitter<'_>, (root, _): &(RouteId, u8), _: &engine::Fault) -> Option<()> {
+        scope.emit::<Faults>(root.clone(), (Chain::root(root.clone()), None), internal::WORDS.into());
         Some(())
     }
 }
@@ -274,8 +224,10 @@ impl Derived for TreeOf {
         let faults = scope.group::<Faults>(root);
         let is_own = |chain: &Chain| chain.route().namespace() == root.namespace();
         let first = faults.iter().filter(|((chain, _), _)| is_own(chain)).map(|(_, words)| words.clone());
-        let objects = scope.group::<TreeObjects>(root).hash();
-        Some(Tree { objects, faults: faults.len(), first: first.take(TOLD).collect() })
+        let first = first.take(TOLD).collect();
+        let parts = scope.group::<TreeParts>(root);
+        let edition = Edition::of_parts(parts.iter().map(|(place, part)| (*place, Arc::clone(part))));
+        Some(Tree { edition, faults: faults.len(), first })
     }
 }
 
@@ -289,13 +241,11 @@ impl Translator {
     pub fn tree(&self, root: &RouteId) -> Wish {
         let engine = self.engine();
         if let Some(tree) = engine.get::<TreeOf>(root) {
-            let names = engine.group::<TreeObjects>(root);
-            let object = |id: &ObjectId| Some((id.clone(), input::get(engine, id)?.object()));
-            let mut objects: BTreeMap<_, _> = names.iter().filter_map(|(id, _)| object(id)).collect();
-            if !objects.contains_key(&object_id(root)) {
-                objects.clear();
+            let mut edition = tree.edition.clone();
+            if edition.get(&object_id(root)).is_none() {
+                edition = Edition::default();
             }
-            return Wish::Kept(Candidate { objects, faults: tree.faults, first: tree.first.to_vec() });
+            return Wish::Kept(Candidate { edition, faults: tree.faults, first: tree.first.to_vec() });
         }
         let is_set_aside = self.set_aside(&object_id(root)).is_some();
         if is_set_aside || engine.fault::<TreeOf>(root).is_some() { Wish::Unknown } else { Wish::Over }
@@ -323,31 +273,25 @@ impl Translator {
         let of = root.committed();
         let Some(name) = of.edition.clone() else { return };
         let engine = self.engine_mut();
-        let none = BTreeMap::new();
-        let objects = edition.map_or(&none, |edition| &edition.objects);
+        let before = engine.get::<Editions>(&root.live());
+        let none = Edition::default();
+        let (before, now) = (before.as_deref().unwrap_or(&none), edition.unwrap_or(&none));
         // Whoever is told what is kept of a tree is told all of it, and what is the same wakes nobody.
-        for (route, _) in engine.rows::<EditionRoutes>() {
-            if route.edition.as_ref() == Some(&name) && !objects.contains_key(&object_id(&route)) {
-                engine.set::<EditionRoutes>(route, None);
-            }
-        }
-        for (key, _) in engine.rows::<EditionObjects>() {
-            if key.0 == name && !objects.contains_key(&key.1) {
-                engine.set::<EditionObjects>(key, None);
-            }
-        }
-        for (id, object) in objects {
+        for (id, object) in now.changes_since(before) {
             match RouteId::of(id) {
                 Some(route) => {
                     let route = route.of_edition(Some(&name));
-                    engine.set::<EditionRoutes>(route, input::AnyRoute::of(object.clone()));
+                    let kept = object.and_then(|object| match &object.0 {
+                        Kept::Route(kept) => Some(Arc::clone(kept)),
+                        _ => None,
+                    });
+                    engine.share::<EditionRoutes>(route, kept);
                 }
                 None => {
-                    engine.set::<EditionObjects>((name.clone(), id.clone()), Some(object.clone()));
+                    engine.set::<EditionObjects>((name.clone(), id.clone()), object.cloned());
                 }
             }
         }
-        let head = edition.map(|edition| EditionHead { hash: edition.hash().into() });
-        engine.set::<Editions>(root.live(), head);
+        engine.set::<Editions>(root.live(), edition.cloned());
     }
 }

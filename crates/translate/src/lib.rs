@@ -45,7 +45,7 @@ mod violation;
 mod weight;
 mod words;
 
-pub use edition::{Candidate, Edition, Wish};
+pub use edition::{Candidate, Edition, Part, Wish};
 pub use engine::{Fault, Turned};
 pub use refused::refused_clusters_of;
 pub use share::level;

@@ -23,7 +23,7 @@ use crate::{
     extension, internal,
     tables::{
         edition::Source,
-        input::{EditionObjects, Gateways, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
+        input::{EditionObjects, Gateways, Kept, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
         policy::{Policy, PolicyRow, Sections},
         route::RouteHead,
     },
@@ -110,9 +110,9 @@ fn row(
         Policy { rank: target::file(scope, id, &written), units: rewrite(policy).map(Into::into) }
     };
     match (edition, id.kind) {
-        (Some(edition), _) => match &*scope.get::<EditionObjects>(&(edition.clone(), id.clone()))? {
-            Object::TrafficPolicy(policy) => Some(of_traffic(policy)),
-            Object::RewritePolicy(policy) => Some(of_rewrite(policy)),
+        (Some(edition), _) => match &scope.get::<EditionObjects>(&(edition.clone(), id.clone()))?.0 {
+            Kept::TrafficPolicy(policy) => Some(of_traffic(policy)),
+            Kept::RewritePolicy(policy) => Some(of_rewrite(policy)),
             _ => None,
         },
         (None, Kind::TrafficPolicy) => Some(of_traffic(&*scope.get::<TrafficPolicies>(&key)?)),

@@ -15,15 +15,15 @@ use std::{
 
 use api::{Kind, Object, ObjectId};
 use ir::{Reason, RouteId, settings::Freeze};
-use records::edition::Written;
+use records::edition::Group;
 use tokio::sync::watch;
-use translate::{Candidate, Edition, Translator, Wish, object_id};
+use translate::{Edition, Translator, Wish, object_id};
 
-pub use exchange::{EditionEvent, Outcome, ReadEdition, StoredEdition, Wanted, WantedEdition, Wants};
+pub use exchange::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
 
 use self::{
     room::room,
-    root::{Around, HOLD, Kept, Root, THAW, withheld},
+    root::{Around, HOLD, Root, THAW, withheld},
 };
 use crate::{
     guarded::Guarded,
@@ -132,10 +132,10 @@ impl Freezer {
     fn take_stored(&mut self, StoredEdition { record, edition }: StoredEdition, guarded: &mut Guarded) {
         self.unreadable.remove(&record);
         let stored = match edition {
-            Some(Ok(ReadEdition { namespace, name, uid, hash, bytes, objects })) => {
-                self.root(&RouteId::http(namespace, name));
-                let written = self.written_of(&record, &hash);
-                Some(Kept { edition: objects, uid: uid.into(), hash: hash.into(), bytes, written })
+            Some(Ok(stored)) => {
+                let head = &stored.written.head;
+                self.root(&RouteId::http(head.namespace.as_str(), head.name.as_str()));
+                Some(stored)
             }
             Some(Err(why)) => {
                 tracing::error!(record, why, "what is kept of a tree cannot be read: it runs with replacement");
@@ -151,24 +151,16 @@ impl Freezer {
         self.again.insert(id);
     }
 
-    /// How an edition is stored of which this process knows that, since it wanted it.
-    fn written_of(&self, record: &str, hash: &str) -> Option<Arc<Written>> {
-        let root = self.roots.get(self.names.get(record)?)?;
-        let wanted = root.wanted.as_ref().and_then(|(_, kept)| kept.as_ref());
-        let kept = [wanted, root.stored.as_ref()].into_iter().flatten().find(|kept| *kept.hash == *hash)?;
-        kept.written.clone()
-    }
-
     /// Has what is stored be served, if it is of the root that there is now. Whether that turned.
     fn serve(&mut self, id: &RouteId, guarded: &mut Guarded) -> bool {
         let uid = uid_of(guarded, id);
         let Some(root) = self.roots.get_mut(id) else { return false };
         let kept = root.stored.as_ref().filter(|kept| kept.is_of(&uid));
-        let hash = kept.map(|kept| kept.hash.clone());
-        let turned = root.served != hash;
+        let hash = kept.map(WrittenEdition::hash);
+        let turned = root.served.as_deref() != hash;
         if turned {
-            guarded.set_edition(id, kept.map(|kept| &*kept.edition));
-            root.served = hash;
+            guarded.set_edition(id, kept.map(|kept| &kept.edition));
+            root.served = hash.map(Into::into);
         }
         turned
     }
@@ -224,35 +216,37 @@ impl Freezer {
         let served = root.served.clone();
         let is_held = annotation(guarded, id, HOLD).is_some_and(|value| value == "true");
         let thaws = annotation(guarded, id, THAW).is_some_and(|named| served.as_deref() == Some(&*named));
-        let is_to_be_kept = candidate.is_good() || thaws && !candidate.objects.is_empty();
+        let is_to_be_kept = candidate.is_good() || thaws && !candidate.edition.is_empty();
         if is_to_be_kept && !is_held {
-            self.keep(id, candidate, uid);
+            self.keep(id, candidate.edition, &uid);
         } else if is_others {
             self.end(id);
         }
     }
 
     /// Has a tree be kept as it is, which is good or wanted so.
-    fn keep(&mut self, id: &RouteId, candidate: Candidate, uid: Arc<str>) {
+    fn keep(&mut self, id: &RouteId, edition: Edition, uid: &str) {
         if !self.leads {
             return;
         }
         let root = self.root(id);
         let last = root.wanted.as_ref().map_or(root.stored.as_ref(), |(_, wanted)| wanted.as_ref());
-        let is_same = |kept: &Kept| kept.uid == uid && kept.edition.objects == candidate.objects;
+        let is_same = |kept: &WrittenEdition| kept.written.head.uid == uid && kept.edition == edition;
         if last.is_some_and(is_same) {
             root.failure = root.failure.take().filter(|_| root.wanted.is_some());
             return;
         }
-        if root.stored.as_ref().is_some_and(|kept| kept.is_younger(&candidate)) {
+        if root.stored.as_ref().is_some_and(|kept| kept.is_younger(&edition)) {
             let words = "what is kept is younger than what this controller has seen of it";
             root.failure = Some((Reason::CommitPending, words.to_owned()));
             return;
         }
         let now = jiff::Timestamp::now();
-        let before = last.and_then(|kept| Some((&kept.edition.objects, &**kept.written.as_ref()?)));
+        let before = last.map(|kept| &*kept.written);
         let name = (&**id.namespace(), &*id.name.name);
-        let written = match records::edition::write(name, &uid, &candidate.objects, now, before) {
+        let groups: Vec<_> =
+            edition.parts().map(|part| Group { of: part.hash(), objects: || part.objects() }).collect();
+        let written = match records::edition::write(name, uid, &groups, now, before) {
             Ok(written) => written,
             Err(error) => {
                 root.failure = Some((Reason::CommitPending, error.to_string()));
@@ -276,9 +270,8 @@ impl Freezer {
                 Some((Reason::TooLarge, "its namespace has more than its share of what may be kept".to_owned()));
             self.again.insert(other);
         }
-        let edition = Arc::new(Edition { objects: candidate.objects });
-        let (hash, bytes) = (written.head.hash.as_str().into(), written.bytes);
-        self.want(id, Some(Kept { edition, uid, hash, bytes, written: Some(written.into()) }));
+        drop(groups);
+        self.want(id, Some(WrittenEdition { edition, written: written.into() }));
     }
 
     /// Nothing is kept of a root any more.
@@ -295,7 +288,7 @@ impl Freezer {
         }
     }
 
-    fn want(&mut self, id: &RouteId, kept: Option<Kept>) {
+    fn want(&mut self, id: &RouteId, kept: Option<WrittenEdition>) {
         if self.wants.is_none() {
             let root = self.root(id);
             (root.stored, root.failure) = (kept, None);
@@ -304,14 +297,10 @@ impl Freezer {
         self.number += 1;
         let number = self.number;
         let root = self.root(id);
-        let edition = kept.as_ref().and_then(|kept| {
-            let written = kept.written.clone()?;
-            Some(WantedEdition { objects: Arc::clone(&kept.edition), written })
-        });
-        let parent = root.stored.as_ref().map(|kept| kept.hash.to_string());
-        root.wanted = Some((number, kept));
+        let parent = root.stored.as_ref().map(|kept| kept.hash().to_owned());
+        root.wanted = Some((number, kept.clone()));
         let record = root.record.clone();
-        self.want_of(record, Wanted { number, parent, edition });
+        self.want_of(record, Wanted { number, parent, edition: kept });
     }
 
     fn want_of(&self, record: String, wanted: Wanted) {
@@ -388,7 +377,8 @@ impl Freezer {
             let labels = ReasonLabel::of(reason.as_str());
             metrics.frozen_trees.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        let bytes: u64 = self.roots.values().filter_map(|root| root.stored.as_ref()).map(|kept| kept.bytes).sum();
+        let bytes: u64 =
+            self.roots.values().filter_map(|root| root.stored.as_ref()).map(|kept| kept.written.bytes).sum();
         metrics.edition_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         let withheld: usize = self.roots.values().map(|root| root.withheld.len()).sum();
         metrics.withheld_changes.set(i64::try_from(withheld).unwrap_or(i64::MAX));

@@ -8,7 +8,6 @@ mod known;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -29,7 +28,7 @@ use tokio::{
 };
 
 use self::known::{Known, KnownHead, State};
-use crate::engine_task::{EditionEvent, Outcome, ReadEdition, StoredEdition, Wanted, WantedEdition, Wants};
+use crate::engine_task::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
 
 /// How long the place of records may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -332,7 +331,7 @@ impl<S: Store> Keeper<S> {
         }
         let version = known.map(|known| known.version.clone());
         let gone = StoredEdition { record: record.to_owned(), edition: None };
-        let Some(WantedEdition { objects, written }) = &wanted.edition else {
+        let Some(wanted_edition) = &wanted.edition else {
             let Some(version) = version else { return Ok(None) };
             self.store.delete(RecordKind::Edition, record, &version).await?;
             self.known.heads.remove(record);
@@ -340,6 +339,7 @@ impl<S: Store> Keeper<S> {
             self.looked = None;
             return Ok(Some(gone));
         };
+        let WrittenEdition { edition, written } = wanted_edition;
         let (parent, epoch) = (wanted.parent.clone(), self.epoch().await?);
         let head = Head { parent, epoch, ..written.head.clone() };
         for Part { name, data, .. } in &written.parts {
@@ -348,21 +348,13 @@ impl<S: Store> Keeper<S> {
             }
         }
         let stored = self.store.replace(RecordKind::Edition, record, head.data(), version.as_deref()).await?;
-        let read = ReadEdition {
-            namespace: head.namespace.clone(),
-            name: head.name.clone(),
-            uid: head.uid.clone(),
-            hash: head.hash.clone(),
-            bytes: written.bytes,
-            objects: Arc::clone(objects),
-        };
         let state = State::Readable(head.into());
         let known = KnownHead { stamp: String::new(), version: stored.version, state };
         self.known.heads.insert(record.to_owned(), known);
-        self.known.parts.extend(written.parts.iter().map(|part| (part.name.clone(), Arc::clone(&part.data))));
+        self.known.learn(written, edition);
         self.known.forget_parts();
         self.looked = self.looked.filter(|_| !self.manners.keep_parts.is_zero());
-        Ok(Some(StoredEdition { edition: Some(Ok(read)), ..gone }))
+        Ok(Some(StoredEdition { edition: Some(Ok(wanted_edition.clone())), ..gone }))
     }
 
     /// The epoch in which heads are written.
@@ -404,8 +396,8 @@ impl<S: Store> Keeper<S> {
             self.known.heads.remove(&record);
         }
         let stamps = self.store.stamps(RecordKind::EditionPart).await?;
-        for (part, data) in self.known.parts.iter().filter(|(part, _)| !stamps.contains_key(*part)) {
-            self.write_part(part, data).await?;
+        for (name, part) in self.known.parts.iter().filter(|(name, _)| !stamps.contains_key(*name)) {
+            self.write_part(name, part.data()).await?;
         }
         let now = Instant::now();
         let is_unreadable =

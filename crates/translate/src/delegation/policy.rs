@@ -16,7 +16,7 @@ use crate::{
     tables::{
         edition::{Asked, AskedFor, FreezingOf, ServedFrom, Source},
         gateway::Fault,
-        input::{Config, DelegationPolicies, EditionObjects, Editions, ObjectKey, object_id},
+        input::{Config, DelegationPolicies, EditionObjects, Editions, Kept, ObjectKey, object_id},
         policy::{PoliciesOf, Rank, Target, Targeting},
         route::RouteHead,
         terms::{Backends, Defaults, Demand, Namespaces, Restriction, Terms},
@@ -53,12 +53,10 @@ impl Derived for DelegationPolicyRow {
 }
 
 /// A policy as it is, or as it is in an edition.
-fn written(scope: &Scope<'_>, Source { edition, key }: &Source<NsName>) -> Option<DelegationPolicy> {
-    let Some(edition) = edition else {
-        return scope.get::<DelegationPolicies>(key).map(|policy| DelegationPolicy::clone(&policy));
-    };
-    match &*scope.get::<EditionObjects>(&(edition.clone(), key.clone().id(Kind::DelegationPolicy)))? {
-        Object::DelegationPolicy(policy) => Some(policy.clone()),
+fn written(scope: &Scope<'_>, Source { edition, key }: &Source<NsName>) -> Option<Arc<DelegationPolicy>> {
+    let Some(edition) = edition else { return scope.get::<DelegationPolicies>(key) };
+    match &scope.get::<EditionObjects>(&(edition.clone(), key.clone().id(Kind::DelegationPolicy)))?.0 {
+        Kept::DelegationPolicy(policy) => Some(Arc::clone(policy)),
         _ => None,
     }
 }
@@ -99,7 +97,7 @@ impl Lookup for PolicyDirectives {
     fn compute(scope: &Scope<'_>, key: &Source<NsName>) -> Option<Directives> {
         let policy = written(scope, key)?;
         let can_freeze = scope.get::<Config>(&())?.freeze.enabled;
-        let sound = sound(&Object::DelegationPolicy(policy.clone()));
+        let sound = sound(&Object::DelegationPolicy(DelegationPolicy::clone(&policy)));
         let sound = sound.map_err(|problem| Fault::at(problem.reason, problem.field, problem.message));
         let said = sound.and_then(|()| read(&key.key, &policy.spec, can_freeze));
         Some(said.unwrap_or_else(|fault| Directives { refused: Some(fault), ..Directives::default() }))

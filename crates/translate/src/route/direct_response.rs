@@ -1,6 +1,6 @@
 //! DirectResponse: answers that rules give by themselves.
 
-use api::{Kind, Object, ObjectId, direct_response::DirectResponseSpec};
+use api::{Kind, ObjectId, direct_response::DirectResponseSpec};
 use engine::{Derived, Emitter, Scope};
 use ir::{
     NsName, Problem, Reason, RouteId, Severity,
@@ -11,7 +11,7 @@ use validate::{self, Invalid};
 
 use crate::{
     internal,
-    tables::input::{DirectResponses, EditionObjects},
+    tables::input::{DirectResponses, EditionObjects, Kept},
     target::key_of,
 };
 
@@ -43,8 +43,8 @@ pub(crate) fn action(scope: &Scope<'_>, route: &RouteId, named: &ExtensionRef) -
         None => scope.get::<DirectResponses>(&key_of(&id)).map(|response| read(&response.spec)),
         Some(edition) => {
             let object = scope.get::<EditionObjects>(&(edition.clone(), id.clone()));
-            object.and_then(|object| match &*object {
-                Object::DirectResponse(response) => Some(read(&response.spec)),
+            object.and_then(|object| match &object.0 {
+                Kept::DirectResponse(response) => Some(read(&response.spec)),
                 _ => None,
             })
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::ObjectId;
-use engine::Group;
 use ir::{Chain, Edition, Reason, RouteId};
+
+use crate::edition::{Member, Part};
 
 /// What names something of the objects as they are, or of an edition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,10 +46,10 @@ pub(crate) enum ServedFrom {
 }
 
 /// The objects of a tree as it is, and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tree {
-    /// A hash of the objects.
-    pub(crate) objects: [u8; 16],
+    /// What would be kept of it.
+    pub(crate) edition: crate::edition::Edition,
     /// How many faults it has, and the first of them.
     pub(crate) faults: usize,
     pub(crate) first: Box<[Arc<str>]>,
@@ -65,13 +66,6 @@ pub struct FreezeTold {
     pub message: Arc<str>,
 }
 
-/// An edition, apart from its objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EditionHead {
-    /// The hash of its objects.
-    pub(crate) hash: Arc<str>,
-}
-
 tables! {
     /// What a policy asks for the tree of a root; absent where that is the default.
     AskedFor: RouteId => Asked;
@@ -85,26 +79,17 @@ tables! {
     JudgedRoute: Chain => ();
     /// An object of a tree that shall be kept.
     TreeObject: (RouteId, ObjectId) => ();
+    /// A part of the objects of such a tree.
+    TreePart: (RouteId, u8) => ();
     /// Trees that shall be kept, as they are.
     TreeOf: RouteId => Tree;
 }
 
 groups! {
+    /// The objects of a part of a root's tree.
+    TreeObjects: (RouteId, u8), ObjectId => Member;
+    /// The parts of a root's tree that have any.
+    TreeParts: RouteId, u8 => Arc<Part>;
     /// What is wrong with the tree of a root, by the place.
     Faults: RouteId, (Chain, Option<u32>) => Arc<str>;
-}
-
-/// The objects of a root's tree, each with a hash of what it says.
-pub(crate) struct TreeObjects;
-
-impl Group for TreeObjects {
-    const NAME: &'static str = "TreeObjects";
-    type Key = RouteId;
-    type Sort = ObjectId;
-    type Entry = [u8; 16];
-    type Summary = ();
-
-    fn hash(entry: &[u8; 16]) -> [u8; 16] {
-        *entry
-    }
 }

@@ -38,9 +38,9 @@ macro_rules! others {
 }
 
 /// Writes a table as it is in `before`.
-pub(crate) fn copy<T: Input<Value: Clone>>(engine: &mut Engine, before: &Engine) {
+pub(crate) fn copy<T: Input>(engine: &mut Engine, before: &Engine) {
     for (key, value) in before.rows::<T>() {
-        engine.set::<T>(key, Some((*value).clone()));
+        engine.share::<T>(key, Some(value));
     }
 }
 
@@ -93,11 +93,11 @@ others! {
     /// What the owners of roots are told of how their trees are kept, and of the objects of these trees that change meanwhile.
     FrozenTold: ObjectId => super::edition::FreezeTold;
     /// Roots of which an edition is kept.
-    Editions: RouteId => super::edition::EditionHead;
+    Editions: RouteId => crate::edition::Edition;
     /// Routes as they are in editions.
     EditionRoutes: RouteId => AnyRoute;
     /// All else that editions have: policies, and answers that rules give by themselves.
-    EditionObjects: (Edition, ObjectId) => Object;
+    EditionObjects: (Edition, ObjectId) => Shared;
 }
 
 inputs! {
@@ -173,7 +173,7 @@ macro_rules! routes {
     ($($kind:ident)+) => {
         /// A route of any kind, as it is written.
         #[allow(clippy::enum_variant_names, reason = "kinds are called alike everywhere")]
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, Hash)]
         pub(crate) enum AnyRoute {
             $($kind(api::$kind),)+
         }
@@ -253,16 +253,24 @@ macro_rules! objects {
         }
 
         /// An object as the tables have it. Clones share it.
-        #[derive(Clone, Debug)]
-        pub struct Shared(Kept);
+        #[derive(Clone, Debug, PartialEq, Hash)]
+        pub struct Shared(pub(crate) Kept);
 
-        #[derive(Clone, Debug)]
-        enum Kept {
+        #[derive(Clone, Debug, PartialEq, Hash)]
+        pub(crate) enum Kept {
             Route(Arc<AnyRoute>),
             $($kind(Arc<$value>),)+
         }
 
         impl Shared {
+            /// An object, to be shared; none of a kind without a table.
+            pub(crate) fn new(object: Object) -> Option<Self> {
+                Some(Self(match object {
+                    $(Object::$kind(object) => Kept::$kind(Arc::new(object)),)+
+                    object => Kept::Route(Arc::new(AnyRoute::of(object)?)),
+                }))
+            }
+
             /// The object, copied.
             pub fn object(&self) -> Object {
                 match &self.0 {

@@ -1,6 +1,6 @@
 //! Trees that keep their last good version: what waits, what goes at once, and what is not kept.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ir::{RouteId, Settings};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{
     policies::{policy, with},
     scene::{Scene, gateway, http, opaque, route, service},
 };
-use crate::{Edition, Wish};
+use crate::{Edition, Part, Wish};
 
 mod faults;
 mod properties;
@@ -48,7 +48,7 @@ impl Keeper {
             for root in trees {
                 match self.scene.0.tree(&root) {
                     Wish::Kept(candidate) if candidate.is_good() => {
-                        let edition = Edition { objects: candidate.objects };
+                        let edition = candidate.edition;
                         self.scene.0.set_edition(&root, Some(&edition));
                         self.kept.insert(root, edition);
                     }
@@ -130,6 +130,32 @@ fn a_tree_that_breaks_stays_as_it_was_and_takes_no_change_until_all_is_well() {
     assert_eq!(keeper.routes(), GOOD, "the whole tree waits");
     keeper.put(child_of("one", json!([forward("/a/one/mended")])));
     assert_eq!(keeper.routes(), ["one.0.0 /a/one/mended", "two.0.0 /a/two/more"]);
+}
+
+/// What a change of a route costs: rows when it comes, rows when its tree is kept, parts that are others than before.
+fn work(children: usize) -> [usize; 3] {
+    let child =
+        |number: usize, more: &str| child_of(&format!("c{number}"), json!([forward(&format!("/a/{number}{more}"))]));
+    let root = route("root", json!({"rules": [to("/a", &["*"])]}));
+    let mut keeper = Keeper::new([root, freezing()].into_iter().chain((0..children).map(|number| child(number, ""))));
+    let id = RouteId::http("apps", "root");
+    let before = keeper.kept[&id].clone();
+    let live = keeper.scene.put(child(7, "/more")).computed;
+    let Wish::Kept(candidate) = keeper.scene.0.tree(&id) else { panic!("it is wished for") };
+    assert!(candidate.is_good(), "{:?}", candidate.first);
+    assert_eq!(candidate.edition.changes_since(&before).count(), 1);
+    let is_there = |part: &&Arc<Part>| before.parts().any(|other| Arc::ptr_eq(other, part));
+    let fresh = candidate.edition.parts().filter(|part| !is_there(part)).count();
+    keeper.scene.0.set_edition(&id, Some(&candidate.edition));
+    [live, keeper.scene.0.settle().computed, fresh]
+}
+
+#[test]
+fn a_change_costs_as_much_in_a_large_tree_as_in_a_small_one_and_one_part_of_its_objects() {
+    let [live, kept, parts] = work(100);
+    assert_eq!(work(400), [live, kept, parts]);
+    assert_eq!(parts, 1);
+    assert!(live < 60 && kept < 60, "{live} and {kept} rows");
 }
 
 #[test]
@@ -388,7 +414,7 @@ fn policies_of_the_platform_and_of_gateways_are_never_kept() {
         config.expect("routes").to_string().contains(text)
     };
     assert!(says(&keeper, "first"));
-    assert!(keeper.kept.values().all(|edition| edition.objects.keys().all(|id| &*id.namespace == "apps")));
+    assert!(keeper.kept.values().all(|edition| edition.ids().all(|id| &*id.namespace == "apps")));
     keeper.put(child_of("two", json!([to_backend("/a/two", "nobody")])));
     keeper.put(of_platform("second"));
     keeper.put(of_gateway("wide-second"));

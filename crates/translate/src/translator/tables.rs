@@ -59,6 +59,7 @@ use crate::{
         },
         edition::{
             AskedFor, EditionMember, Faults, FreezingOf, Judged, JudgedRoute, Source, TreeObject, TreeObjects, TreeOf,
+            TreePart, TreeParts,
         },
         gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
@@ -293,6 +294,8 @@ pub(super) fn all() -> Engine {
         .group::<Faults>()
         .derived::<TreeObject>()
         .group::<TreeObjects>()
+        .derived::<TreePart>()
+        .group::<TreeParts>()
         .derived::<TreeOf>()
         .track::<TreeOf>()
         .derived_for_each::<Unacceptable, Routes>(same)

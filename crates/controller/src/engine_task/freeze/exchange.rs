@@ -16,16 +16,23 @@ pub struct Wanted {
     /// The name of the edition in whose place it comes: of none other.
     pub parent: Option<String>,
     /// What shall be stored; nothing of a root of which nothing is kept any more.
-    pub edition: Option<WantedEdition>,
+    pub edition: Option<WrittenEdition>,
 }
 
-/// An edition that shall be stored.
+/// An edition that is stored, or shall be.
 #[derive(Clone, Debug)]
-pub struct WantedEdition {
+pub struct WrittenEdition {
     /// Its objects.
-    pub objects: Arc<Edition>,
-    /// The same as it is stored, but for what it comes after.
+    pub edition: Edition,
+    /// The same as it is stored, but for what it comes after: what of the next one is the same is taken from there.
     pub written: Arc<Written>,
+}
+
+impl WrittenEdition {
+    /// Its name.
+    pub fn hash(&self) -> &str {
+        &self.written.head.hash
+    }
 }
 
 /// A record of an edition.
@@ -34,24 +41,7 @@ pub struct StoredEdition {
     /// Its name.
     pub record: String,
     /// What is in it, or why that cannot be read; none of one that is gone.
-    pub edition: Option<Result<ReadEdition, String>>,
-}
-
-/// An edition that is stored.
-#[derive(Clone, Debug)]
-pub struct ReadEdition {
-    /// The namespace of the root.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid; empty where it has none.
-    pub uid: String,
-    /// The edition's name.
-    pub hash: String,
-    /// How many bytes it has.
-    pub bytes: u64,
-    /// Its objects.
-    pub objects: Arc<Edition>,
+    pub edition: Option<Result<WrittenEdition, String>>,
 }
 
 /// What is told of what is stored.

@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, ObjectId};
 use ir::{Reason, RouteId};
-use records::edition::{Written, head_name};
-use translate::{Candidate, Edition, FreezeTold, object_id};
+use records::edition::head_name;
+use translate::{Candidate, Edition, FreezeTold, Shared, object_id};
+
+use super::exchange::WrittenEdition;
 
 /// The annotation of a root that keeps its tree from becoming the next edition.
 pub(super) const HOLD: &str = "portcullis.dev/hold";
@@ -18,11 +20,11 @@ pub(super) struct Root {
     /// The name of its record.
     pub(super) record: String,
     /// What is stored, of which root of the name it may be.
-    pub(super) stored: Option<Kept>,
+    pub(super) stored: Option<WrittenEdition>,
     /// The name of the edition that is served.
     pub(super) served: Option<Arc<str>>,
     /// What is being stored, or removed.
-    pub(super) wanted: Option<(u64, Option<Kept>)>,
+    pub(super) wanted: Option<(u64, Option<WrittenEdition>)>,
     /// Why the last attempt failed.
     pub(super) failure: Option<(Reason, String)>,
     /// Whether somebody asked in the life of this process that it is kept.
@@ -32,31 +34,20 @@ pub(super) struct Root {
     pub(super) withheld: BTreeMap<ObjectId, i64>,
 }
 
-/// What is kept of a root.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
-    pub(super) edition: Arc<Edition>,
-    /// Tells the root from a later one of its name.
-    pub(super) uid: Arc<str>,
-    /// Its name.
-    pub(super) hash: Arc<str>,
-    pub(super) bytes: u64,
-    /// As it is stored, where this process wrote it: what of the next one is the same is taken from there.
-    pub(super) written: Option<Arc<Written>>,
-}
-
-impl Kept {
+impl WrittenEdition {
     /// Whether it is of the root that has this uid now. Where nobody says, it is.
     pub(super) fn is_of(&self, uid: &str) -> bool {
-        self.uid.is_empty() || uid.is_empty() || *self.uid == *uid
+        let own = &self.written.head.uid;
+        own.is_empty() || uid.is_empty() || own == uid
     }
 
-    /// Whether an object of it is younger than the same among these, so that these are not what there is now.
-    pub(super) fn is_younger(&self, than: &Candidate) -> bool {
-        self.edition.objects.iter().any(|(id, kept)| {
-            let now = than.objects.get(id).and_then(api::Object::metadata);
-            now.zip(kept.metadata()).is_some_and(|(now, kept)| {
-                !kept.uid.is_empty() && now.uid == kept.uid && now.generation > 0 && now.generation < kept.generation
+    /// Whether an object of it is younger than the same of what is there `now`, so that this is not what there is now.
+    pub(super) fn is_younger(&self, now: &Edition) -> bool {
+        self.edition.changes_since(now).any(|(id, kept)| {
+            let metadata = |object: &Shared| object.object().metadata().map(|it| (it.uid.clone(), it.generation));
+            let now = now.get(id).and_then(metadata);
+            now.zip(kept.and_then(metadata)).is_some_and(|((now, generation), (kept, kept_generation))| {
+                !kept.is_empty() && now == kept && generation > 0 && generation < kept_generation
             })
         })
     }
@@ -91,8 +82,8 @@ impl Root {
     /// How many bytes it takes, once what is wanted is stored.
     pub(super) fn bytes(&self) -> Option<u64> {
         match (&self.wanted, &self.stored) {
-            (Some((_, wanted)), _) => wanted.as_ref().map(|kept| kept.bytes),
-            (None, stored) => stored.as_ref().map(|kept| kept.bytes),
+            (Some((_, wanted)), _) => wanted.as_ref().map(|kept| kept.written.bytes),
+            (None, stored) => stored.as_ref().map(|kept| kept.written.bytes),
         }
     }
 
@@ -108,9 +99,9 @@ impl Root {
         };
         let root = object_id(id);
         let is_told = |object: &ObjectId| object.kind != Kind::DirectResponse && *object != root;
-        let all = candidate.objects.iter().filter(|(object, _)| is_told(object));
-        let changed = all.filter(|(object, now)| kept.edition.objects.get(*object) != Some(*now));
-        changed.map(|(id, now)| (id.clone(), now.metadata().map_or(0, |metadata| metadata.generation))).collect()
+        let changed = candidate.edition.changes_since(&kept.edition);
+        let there = changed.filter(|(object, _)| is_told(object)).filter_map(|(object, now)| Some((object, now?)));
+        there.map(|(id, now)| (id.clone(), now.object().metadata().map_or(0, |metadata| metadata.generation))).collect()
     }
 
     /// What its owner is told.
@@ -121,7 +112,7 @@ impl Root {
             let others = (others > 0).then(|| format!("{others} more, or of other namespaces"));
             listed.chain(others).collect::<Vec<_>>().join("; ")
         };
-        let kept = self.stored.as_ref().filter(|kept| self.served.as_ref() == Some(&kept.hash));
+        let kept = self.stored.as_ref().filter(|kept| self.served.as_deref() == Some(kept.hash()));
         let Some(kept) = kept else {
             let (reason, message) = if let Some(why) = around.unreadable {
                 (
@@ -139,8 +130,8 @@ impl Root {
             };
             return FreezeTold { is_frozen: false, reason, message: message.into() };
         };
-        let served = format!("edition {} is served", kept.hash);
-        let is_same = candidate.objects == kept.edition.objects;
+        let served = format!("edition {} is served", kept.hash());
+        let is_same = candidate.edition == kept.edition;
         let (is_frozen, reason, message) = if around.is_closed {
             (true, Reason::InternalFault, format!("{served}, and answers 500: this program fails on it; see the log"))
         } else if is_same && candidate.is_good() {

@@ -8,12 +8,12 @@ use std::{
 
 use records::{
     RecordKind, Store, StoreError, Stored,
-    edition::{self, EPOCH, EditionError, Epoch, Head, is_intact},
+    edition::{EPOCH, EditionError, Epoch, Head, Part, Written, is_intact},
     format,
 };
 use translate::Edition;
 
-use crate::engine_task::{ReadEdition, StoredEdition};
+use crate::engine_task::{StoredEdition, WrittenEdition};
 
 /// Records as they were read last.
 #[derive(Debug, Default)]
@@ -21,10 +21,24 @@ pub(super) struct Known {
     /// The epoch, with its stamp.
     pub(super) epoch: Option<(String, Epoch)>,
     pub(super) heads: BTreeMap<String, KnownHead>,
-    /// What is in the parts of heads.
-    pub(super) parts: BTreeMap<String, Arc<[u8]>>,
+    /// The parts of heads, each of which is read once.
+    pub(super) parts: BTreeMap<String, KnownPart>,
     /// What changed, and was not told yet.
     untold: Vec<StoredEdition>,
+}
+
+/// A part.
+#[derive(Debug)]
+pub(super) struct KnownPart {
+    part: Part,
+    /// Its objects.
+    objects: Edition,
+}
+
+impl KnownPart {
+    pub(super) fn data(&self) -> &[u8] {
+        &self.part.data
+    }
 }
 
 /// A head.
@@ -121,7 +135,7 @@ impl Known {
         store: &impl Store,
         record: &str,
         stored: &Stored,
-    ) -> Result<(State, Option<ReadEdition>), StoreError> {
+    ) -> Result<(State, Option<WrittenEdition>), StoreError> {
         let head = match format::read::<Head>(RecordKind::Edition, &stored.data) {
             Ok(head) => head,
             Err(error) => return Ok((State::Unreadable(error.to_string()), None)),
@@ -129,25 +143,53 @@ impl Known {
         if self.epoch.as_ref().is_none_or(|(_, epoch)| epoch.epoch != head.epoch) {
             return Ok((State::Void, None));
         }
-        for part in head.parts.iter().filter(|part| !self.parts.contains_key(*part)).cloned().collect::<Vec<_>>() {
-            if let Some(stored) = store.get(RecordKind::EditionPart, &part).await?
-                && is_intact(&part, &stored.data)
+        for name in head.parts.iter().filter(|name| !self.parts.contains_key(*name)).cloned().collect::<Vec<_>>() {
+            if let Some(stored) = store.get(RecordKind::EditionPart, &name).await?
+                && is_intact(&name, &stored.data)
             {
-                self.parts.insert(part, stored.data.into());
+                match Part::read(&name, stored.data.into()) {
+                    Ok((part, objects)) => self.learn_part(part, objects.into_iter().collect()),
+                    Err(error) => return Ok((State::Unreadable(error.to_string()), None)),
+                }
             }
         }
-        Ok(match edition::read(record, &head, &self.parts) {
-            Ok(objects) => {
-                let parts =
-                    head.parts.iter().filter_map(|part| self.parts.get(part)).map(|data| data.len()).sum::<usize>();
-                let Head { namespace, name, uid, hash, .. } = head.clone();
-                let bytes = (stored.data.len() + parts) as u64;
-                let objects = Arc::new(Edition { objects });
-                (State::Readable(head.into()), Some(ReadEdition { namespace, name, uid, hash, bytes, objects }))
-            }
+        Ok(match self.assembled(record, &head) {
+            Ok(read) => (State::Readable(head.into()), Some(read)),
             Err(error @ EditionError::Missing(_)) => (State::Unreadable(format!("{error}, or it is damaged")), None),
             Err(error) => (State::Unreadable(error.to_string()), None),
         })
+    }
+
+    /// The edition that has a head, of parts that are known.
+    fn assembled(&self, record: &str, head: &Head) -> Result<WrittenEdition, EditionError> {
+        let part = |name: &String| self.parts.get(name).ok_or_else(|| EditionError::Missing(name.clone()));
+        let known = head.parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        let parts: Vec<_> = known.iter().map(|known| known.part.clone()).collect();
+        head.verify(record, &parts)?;
+        let of_head: Edition = head.read()?.into_iter().collect();
+        let edition = Edition::join(known.iter().map(|known| &known.objects).chain([&of_head]));
+        if edition.get(&head.root()).is_none() {
+            return Err(EditionError::Rootless);
+        }
+        Ok(WrittenEdition { edition, written: Arc::new(Written::of(head.clone(), parts)) })
+    }
+
+    /// Takes a part with its objects.
+    fn learn_part(&mut self, mut part: Part, objects: Edition) {
+        // What has objects of several parts of a tree, as before these were what they are now, is written anew.
+        let mut all = objects.parts().map(|part| part.hash());
+        part.of = all.next().filter(|_| all.next().is_none());
+        drop(all);
+        self.parts.insert(part.name.clone(), KnownPart { part, objects });
+    }
+
+    /// Takes the parts of an edition that was written here.
+    pub(super) fn learn(&mut self, written: &Written, edition: &Edition) {
+        for part in &written.parts {
+            if let (Some(of), false) = (part.of, self.parts.contains_key(&part.name)) {
+                self.learn_part(part.clone(), edition.of_part(of));
+            }
+        }
     }
 
     /// The parts that heads have.

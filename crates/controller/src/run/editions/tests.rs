@@ -1,4 +1,10 @@
-use records::{Stored, edition::head_name, folder::Folder};
+use std::sync::Arc;
+
+use records::{
+    Stored,
+    edition::{Group, head_name},
+    folder::Folder,
+};
 use serde_json::json;
 use tokio::time::timeout;
 use translate::Edition;
@@ -49,15 +55,16 @@ fn objects(root: &str, path: &str, count: usize) -> Edition {
         api::decode(manifest).expect("a route").object
     };
     let names = std::iter::once(root.to_owned()).chain((1..count).map(|number| format!("child-{number}")));
-    Edition { objects: names.map(route).map(|object| (object.id(), object)).collect() }
+    names.map(route).collect()
 }
 
 /// The same as it is wanted.
-fn edition(root: &str, path: &str, count: usize) -> WantedEdition {
-    let objects = Arc::new(objects(root, path, count));
-    let written =
-        edition::write(("apps", root), "", &objects.objects, Timestamp::UNIX_EPOCH, None).expect("it can be stored");
-    WantedEdition { objects, written: Arc::new(written) }
+fn edition(root: &str, path: &str, count: usize) -> WrittenEdition {
+    let edition = objects(root, path, count);
+    let groups: Vec<_> = edition.parts().map(|part| Group { of: part.hash(), objects: || part.objects() }).collect();
+    let written = edition::write(("apps", root), "", &groups, Timestamp::UNIX_EPOCH, None).expect("it can be stored");
+    drop(groups);
+    WrittenEdition { edition, written: Arc::new(written) }
 }
 
 /// What stands for the engine of a process.
@@ -67,7 +74,7 @@ struct Process {
     told: mpsc::Receiver<EditionEvent>,
     number: u64,
     /// What is stored, as far as it was told, by record.
-    stored: BTreeMap<String, Result<ReadEdition, String>>,
+    stored: BTreeMap<String, Result<WrittenEdition, String>>,
 }
 
 impl Process {
@@ -93,9 +100,9 @@ impl Process {
     }
 
     /// Has this be wanted of a root, in the place of what is stored as far as it is known here.
-    fn want(&mut self, root: &str, edition: Option<WantedEdition>) {
+    fn want(&mut self, root: &str, edition: Option<WrittenEdition>) {
         let record = head_name("apps", root);
-        let parent = self.stored.get(&record).and_then(|stored| Some(stored.as_ref().ok()?.hash.clone()));
+        let parent = self.stored.get(&record).and_then(|stored| Some(stored.as_ref().ok()?.hash().to_owned()));
         self.number += 1;
         let wanted = Wanted { number: self.number, parent, edition };
         self.wants.send_modify(|wants| drop(Arc::make_mut(wants).insert(record, wanted)));
@@ -111,7 +118,7 @@ impl Process {
     }
 
     /// Waits until it was told what is stored of a root.
-    async fn until(&mut self, root: &str, is: impl Fn(Option<&Result<ReadEdition, String>>) -> bool) {
+    async fn until(&mut self, root: &str, is: impl Fn(Option<&Result<WrittenEdition, String>>) -> bool) {
         let record = head_name("apps", root);
         while !is(self.stored.get(&record)) {
             self.next().await;
@@ -119,13 +126,13 @@ impl Process {
     }
 }
 
-fn is(path: &str, count: usize) -> impl Fn(Option<&Result<ReadEdition, String>>) -> bool {
+fn is(path: &str, count: usize) -> impl Fn(Option<&Result<WrittenEdition, String>>) -> bool {
     move |stored| {
-        stored.and_then(|stored| stored.as_ref().ok()).is_some_and(|read| *read.objects == objects("root", path, count))
+        stored.and_then(|stored| stored.as_ref().ok()).is_some_and(|read| read.edition == objects("root", path, count))
     }
 }
 
-fn is_unreadable(words: &str) -> impl Fn(Option<&Result<ReadEdition, String>>) -> bool {
+fn is_unreadable(words: &str) -> impl Fn(Option<&Result<WrittenEdition, String>>) -> bool {
     move |stored| stored.is_some_and(|stored| stored.as_ref().is_err_and(|why| why.contains(words)))
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn edition(place: &impl Store, root: &NsName) -> anyhow::Result
     if epoch.is_none_or(|epoch| epoch.epoch != head.epoch) {
         bail!("what was kept of {root} is over, since nothing was kept for a while");
     }
-    Ok(Edition { objects: objects_of(place, stored, &head).await? })
+    Ok(objects_of(place, stored, &head).await?.into_values().collect())
 }
 
 async fn forget(place: &impl Store, stored: &Stored) -> anyhow::Result<()> {

@@ -79,7 +79,9 @@ fn a_row_of_a_kept_tree_that_panics_opens_nothing_and_blames_no_object() {
         }
     }
     assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
-    for table in ["AskedFor", "FreezingOf", "EditionMember", "Judged", "JudgedRoute", "TreeObject", "TreeOf"] {
+    for table in
+        ["AskedFor", "FreezingOf", "EditionMember", "Judged", "JudgedRoute", "TreeObject", "TreePart", "TreeOf"]
+    {
         assert!(tried.contains(table), "{table} is tried");
     }
 }

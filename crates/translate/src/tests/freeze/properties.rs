@@ -69,7 +69,7 @@ fn keep(translator: &mut Translator, kept: &mut BTreeMap<RouteId, Edition>, is_h
         for root in trees {
             match translator.tree(&root) {
                 Wish::Kept(candidate) if candidate.is_good() && is_heard(&root) => {
-                    let edition = Edition { objects: candidate.objects };
+                    let edition = candidate.edition;
                     translator.set_edition(&root, Some(&edition));
                     kept.insert(root, edition);
                 }
@@ -274,7 +274,7 @@ proptest! {
             for (root, edition) in &kept {
                 // What is kept is good where it stands alone: its objects, and all that is not kept.
                 let Wish::Kept(candidate) = translator.tree(root) else { continue };
-                prop_assert!(!candidate.is_good() || candidate.objects == edition.objects, "{root} is good and not kept");
+                prop_assert!(!candidate.is_good() || candidate.edition == *edition, "{root} is good and not kept");
             }
         }
     }
