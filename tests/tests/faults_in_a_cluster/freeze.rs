@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use portcullis_tests::api_server::{ApiServer, Verdict};
+use portcullis_tests::portcullis::run;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 
@@ -71,6 +72,19 @@ async fn serves_the_same(one: &Replica, other: &Replica) -> Result<()> {
     .await
 }
 
+/// `portcullis tree` shows the tree as it is, and with `--edition` as it is kept.
+async fn shows_what_is_kept(world: &World<'_>) -> Result<()> {
+    let kubeconfig = world.api.kubeconfig().to_string_lossy().into_owned();
+    let (controller, root) = (format!("portcullis.dev/{}", world.class), format!("{}/root", world.name));
+    let own = ["--controller-name", &controller, "-n", &world.name, "--kubeconfig", &kubeconfig];
+    let now = run(&[&["tree", "--from", "api-server"][..], &own].concat()).await?;
+    ensure!(now.contains("/root/two/more") && now.contains("nobody"), "{now}");
+    let records = ["tree", "--edition", &root, "--controller-namespace", &world.class];
+    let kept = run(&[&records[..], &own].concat()).await?;
+    ensure!(kept.contains("/two") && !kept.contains("/root/two/more") && !kept.contains("nobody"), "{kept}");
+    Ok(())
+}
+
 /// Whether a request writes an edition's head.
 fn writes_a_head(method: &Method, path: &str) -> bool {
     method == Method::PUT && path.contains("/secrets/edition-")
@@ -85,6 +99,7 @@ async fn a_tree_that_breaks_is_served_as_it_was_by_every_replica_and_by_new_proc
     // What is good waits too, as long as the tree is broken.
     world.apply(&child("two", "/root/two/more", "healthy")).await?;
     world.says("HTTPRoute", "two", FROZEN, "True ChangeWithheld").await?;
+    shows_what_is_kept(&world).await?;
     let late = world.another("third").await?;
     for replica in [&follower, &late] {
         serves_the_same(&world.replica, replica).await?;
