@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Shows what only a cluster shows, in one that is started for it unless one is up: Portcullis is installed by its charts, a
 # Gateway's proxies come up and serve, proxies and controllers are replaced under load without a failed request, and nothing
-# is left when all of it is removed. INSTALL=no takes what is installed, and removes it too.
+# is left when all of it is removed. Between the two come the safety nets (nets.sh), with another build: FAULTY_BIN, or the
+# one that is built for it with debug assertions. INSTALL=no takes what is installed, and removes it too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 load=.tools/kubernetes/bin/labctl
@@ -16,11 +17,12 @@ eval "$(e2e/cluster.sh env)"
 
 say() { echo "== $*"; }
 
-# under_load NAME COMMAND...: runs it while requests are sent, all of which must be answered.
+load_host=shop.example.com
+# under_load NAME COMMAND...: runs it while requests for that host are sent, all of which must be answered.
 under_load() {
     local name=$1 pid
     shift
-    "$load" load "http://$address/" shop.example.com &
+    "$load" load "http://$address/" "$load_host" &
     pid=$!
     "$@" >/dev/null
     # What was replaced ends only after it was left out.
@@ -88,6 +90,8 @@ under_load "replacing controllers" replace portcullis-system portcullis
 say "all controllers gone, and back"
 without() { kubectl -n portcullis-system scale deployment/portcullis --replicas=0 && sleep 5 && kubectl -n portcullis-system scale deployment/portcullis --replicas=2 && kubectl -n portcullis-system rollout status deployment/portcullis --timeout=120s; }
 under_load "going without controllers" without
+
+. e2e/nets.sh
 
 say "what is removed leaves nothing"
 kubectl -n shop delete gateway edge >/dev/null

@@ -7,12 +7,13 @@ libraries() {
     ldd "$1" 2>/dev/null | grep -oE '/[^ ]+' | while read -r file; do echo "$(realpath "$file"):$file"; done
 }
 
-# pack IMAGES FILE NAMES PROGRAM PATH [USER]: IMAGES/FILE.tar with PROGRAM as PATH, unless it is newer than the program.
+# pack IMAGES FILE NAMES PROGRAM PATH [USER [FILE:PATH...]]: IMAGES/FILE.tar with PROGRAM as PATH, and with other files, unless it is
+# newer than the program.
 pack() {
     local tar=$1/$2.tar
     [ ! -f "$tar" ] || [ "$4" -nt "$tar" ] || return 0
     # shellcheck disable=SC2046 # one argument a library
-    "$labctl" image -o "$tar.new" -name "$3" -entrypoint "$5" -user "${6:-}" "$4:$5" $(libraries "$4")
+    "$labctl" image -o "$tar.new" -name "$3" -entrypoint "$5" -user "${6:-}" "$4:$5" $(libraries "$4") "${@:7}"
     mv "$tar.new" "$tar"
 }
 
@@ -32,7 +33,10 @@ build_images() {
     pack "$images" pause e2e.local/pause:1 "$bin/pause" /pause
     pack "$images" echo-basic "$(suite_images echo-basic)" "$bin/echo-basic" /echo-basic nonroot:nonroot
     pack "$images" coredns "$(suite_images coredns)" "$bin/coredns" /coredns
-    # What is published as Envoy's image, by its names; the program is the one of the tests.
+    # What is published as Envoy's image, by its names; the program is the one of the tests. Portcullis judges in it, which is not
+    # static here as it is in its own image.
+    local unwinds
+    unwinds=$(cc -print-file-name=libgcc_s.so.1)
     pack "$images" envoy "docker.io/envoyproxy/envoy:v$version,docker.io/envoyproxy/envoy:distroless-v$version" \
-        "$envoy" /usr/local/bin/envoy nonroot:nonroot
+        "$envoy" /usr/local/bin/envoy nonroot:nonroot "$(realpath "$unwinds"):/lib/$(cc -print-multiarch)/libgcc_s.so.1"
 }
