@@ -89,8 +89,8 @@ fn every_gateway_gets_an_envoy_that_is_replaced_when_it_dies_and_goes_with_its_g
 
 #[test]
 fn a_port_that_another_process_has_is_taken_up_when_it_is_free() {
-    let other = TcpListener::bind("0.0.0.0:0").expect("a port");
-    let port = other.local_addr().expect("it is bound").port();
+    let port = free_port().expect("a port");
+    let other = TcpListener::bind(("0.0.0.0", port)).expect("it is free");
     let files = folder(&[("a.yaml", &manifests(&[("a", port)]))]);
     let mut running = Running::start(files.path(), "127.0.0.1:0", &["--envoy", &envoy()]);
     let line = running.wait_for("a port cannot be bound");

@@ -1,5 +1,7 @@
 //! A program that runs: what it serves, and how it ends.
 
+use portcullis_tests::ports::free_port;
+
 use super::*;
 
 /// How long anything may take on a slow machine.
@@ -14,7 +16,7 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn start(files: &Path, xds: &str, arguments: &[&str]) -> Self {
-        let admin = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let admin = SocketAddr::from(([127, 0, 0, 1], free_port().expect("a port")));
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["run", "--log-format", "json", "--admin-address", &admin.to_string(), "--xds-address", xds])
             .arg("--files")
