@@ -39,7 +39,7 @@ bench: kubernetes envoy ## Print the figures of benches/: times, memory, and ins
 	cargo bench -p translate --bench translate -- instructions
 	cargo bench -p xds --bench xds --bench connect
 	cargo build --release --bin portcullis
-	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench placement --bench regexes --bench filter_chain --bench units --bench rows --bench judge
+	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench placement --bench regexes --bench filter_chain --bench units --bench rows --bench judge --bench freeze
 
 envoy: ## Install Envoy, and link it into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy

@@ -2,13 +2,19 @@
 //!
 //! The process is warm: the one that a batch goes to was started ahead. So the first figure is of a second batch.
 //!
-//! Behind it what `--strict-with` adds to the time from a file written to the first answer of a real Envoy that follows it, where
-//! one route changes and 10,000 are there: `PORTCULLIS_BIN=target/release/portcullis`.
+//! Behind it what `Strict` costs where 10,000 rows are there and one route changes, with the judge as a process of its own, as it
+//! runs beside a controller: the time from a file written to the first answer of a real Envoy that follows it, the CPU time of
+//! the judge and of all that it starts, the time from the start until all is judged, and the anonymous memory of the judge with
+//! what it started, at rest and at most while all is judged. `PORTCULLIS_BIN=target/release/portcullis`.
+
+#![allow(clippy::cast_precision_loss, reason = "figures of four digits")]
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use envoy::judged::{Fragment, Kind};
 use envoy_types::pb::envoy::config::route::v3::{
     Route, RouteAction, RouteMatch, route::Action, route_action::ClusterSpecifier, route_match::PathSpecifier,
@@ -19,7 +25,7 @@ use judge::{Budget, Judge, Launch, Runner, Verdict, Way};
 use portcullis_tests::client::{self, Request, Target};
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::process::{envoy_binary, portcullis_binary};
+use portcullis_tests::process::{Process, envoy_binary, portcullis_binary};
 use portcullis_tests::wait::eventually;
 use portcullis_tests::{objects, ports};
 use prost::Message;
@@ -74,14 +80,99 @@ async fn main() -> Result<()> {
         let (time, processes) = measured[TIMES / 2];
         println!("{count:>8} {culprits:>10} {time:>9.0} ms {processes:>12}");
     }
-    println!("{:<10} {:>10} {:>10}", "one change", "median", "99 of 100");
-    let strict = ["--strict-with".to_owned(), envoy_binary()?.display().to_string()];
-    for (name, arguments) in [("Standard", &[][..]), ("Strict", &strict)] {
-        let times = changes(arguments).await?;
+    println!("{:<10} {:>10} {:>10} {:>10}", "one change", "median", "99 of 100", "start");
+    for name in ["Standard", "Strict"] {
+        let agent = if name == "Strict" { Some(Agent::start().await?) } else { None };
+        let rest = agent.as_ref().map(Agent::anonymous).transpose()?;
+        let mut most_used = 0;
+        let (files, port) = world()?;
+        let began = Instant::now();
+        let mut portcullis = Portcullis::launch_with(&files, &agent.as_ref().map_or(Vec::new(), Agent::asked))?;
+        {
+            let mut ready = pin!(portcullis.wait_until_ready());
+            // Between two looks at what is in memory.
+            let mut looks = tokio::time::interval(Duration::from_millis(2));
+            loop {
+                tokio::select! {
+                    ready = &mut ready => break ready?,
+                    _ = looks.tick() => if let Some(agent) = &agent {
+                        most_used = most_used.max(agent.anonymous()?);
+                    }
+                }
+            }
+        }
+        let start = millis(began);
+        let before = agent.as_ref().map(Agent::cpu).transpose()?;
+        let times = changes(&portcullis, port).await?;
         let [median, most] = [times[CHANGES / 2], times[CHANGES * 99 / 100]];
-        println!("{name:<10} {median:>7.0} ms {most:>7.0} ms");
+        println!("{name:<10} {median:>7.0} ms {most:>7.0} ms {start:>7.0} ms");
+        if let (Some(agent), Some(before), Some(rest)) = (agent, before, rest) {
+            let used = (agent.cpu()?.saturating_sub(before)).as_secs_f64() * 1e3 / CHANGES as f64;
+            let [rest, most] = [rest, most_used].map(|bytes| bytes as f64 / 1e6);
+            println!(
+                "judge: {used:.0} ms CPU a change, {rest:.0} MB anonymous at rest, at most {most:.0} MB at the start"
+            );
+        }
     }
     Ok(())
+}
+
+/// `portcullis judge`, as it runs beside a controller.
+struct Agent {
+    process: Process,
+    folder: tempfile::TempDir,
+}
+
+impl Agent {
+    /// Starts it, and waits until the process for the first batch waits.
+    async fn start() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let listen = format!("unix:{}", text(folder.path().join("socket")));
+        let arguments =
+            ["judge".to_owned(), "--envoy".to_owned(), text(envoy_binary()?), "--listen".to_owned(), listen];
+        let process = Process::start("judge", &portcullis_binary()?, arguments, folder.path().join("log"))?;
+        let this = Self { process, folder };
+        eventually(TIMEOUT, async || {
+            ensure!(this.folder.path().join("socket").exists(), "{}", this.process.log_tail());
+            ensure!(!this.process.children()?.is_empty(), "nothing was started ahead");
+            anyhow::Ok(())
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(this)
+    }
+
+    /// How a controller asks it.
+    fn asked(&self) -> Vec<String> {
+        let socket = self.folder.path().join("socket");
+        ["--strict-socket".to_owned(), format!("unix:{}", socket.display())].to_vec()
+    }
+
+    /// CPU time of it and of all that it started and that has ended.
+    fn cpu(&self) -> Result<Duration> {
+        let id = self.process.id().context("it runs")?;
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+        // What stands behind the name, which may have anything in it.
+        let (_, fields) = stat.rsplit_once(')').context("no fields")?;
+        let times = fields.split_whitespace().skip(11).take(4);
+        let ticks: u64 = times.map(|ticks| ticks.parse::<u64>().unwrap_or_default()).sum();
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// What it and all that it started have in memory that no file backs, in bytes.
+    fn anonymous(&self) -> Result<u64> {
+        let own = self.process.id().context("it runs")?;
+        let mut total = 0;
+        for id in self.process.children()?.into_iter().chain([own]) {
+            // One may end meanwhile.
+            let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { continue };
+            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+            let kilobytes = line.map(|line| line.trim().trim_end_matches(" kB").parse::<u64>()).transpose()?;
+            total += kilobytes.unwrap_or_default() << 10;
+        }
+        Ok(total)
+    }
 }
 
 /// Routes that are there, matches of each, and changes that are timed.
@@ -91,17 +182,23 @@ const CHANGES: usize = 200;
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long it takes until one change of one route is served, each of many, sorted.
-async fn changes(arguments: &[String]) -> Result<Vec<f64>> {
+/// What is there and the route that changes, each as a file with its name, and the port.
+fn world() -> Result<([(String, String); 2], u16)> {
     let port = ports::free_port()?;
     let mut base = objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")]);
     for number in 0..ROUTES {
         let paths: Vec<_> = (0..MATCHES).map(|at| format!("/all/{number}/{at}")).collect();
         base += &route(&format!("all-{number}"), &paths);
     }
-    let one = |change: usize| route("one", &[format!("/one/{change}")]);
-    let files = [("base.yaml".to_owned(), base), ("one.yaml".to_owned(), one(0))];
-    let portcullis = Portcullis::start_with(&files, arguments).await?;
+    Ok(([("base.yaml".to_owned(), base), ("one.yaml".to_owned(), one(0))], port))
+}
+
+fn one(change: usize) -> String {
+    route("one", &[format!("/one/{change}")])
+}
+
+/// How long it takes until one change of one route is served, each of many, sorted.
+async fn changes(portcullis: &Portcullis, port: u16) -> Result<Vec<f64>> {
     let _proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     let target = Target::local(port);
     let is_served = async |change: usize| {

@@ -35,6 +35,17 @@ pub fn memory(id: u32) -> Result<Memory> {
     Ok(Memory { resident: field("VmRSS:")?, most: field("VmHWM:")? })
 }
 
+/// CPU time that the threads of the process `id` have used.
+pub fn cpu(id: u32) -> Result<Duration> {
+    let mut total = 0;
+    for task in std::fs::read_dir(format!("/proc/{id}/task"))? {
+        // A thread may end meanwhile.
+        let Ok(stat) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
+        total += stat.split_whitespace().next().context("no time")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(total))
+}
+
 /// The Envoy to test with: `PORTCULLIS_ENVOY`, or the one that `make envoy` installs.
 pub fn envoy_binary() -> Result<PathBuf> {
     let path =

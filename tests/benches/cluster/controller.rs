@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::process::{Memory, memory};
+use portcullis_tests::process::{Memory, cpu, memory};
 
 use crate::world::CONTROLLER;
 
@@ -40,14 +40,7 @@ impl Controller {
 
     /// CPU time that it has used.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let tasks = format!("/proc/{}/task", self.id()?);
-        let mut total = 0;
-        for task in std::fs::read_dir(tasks)? {
-            // A thread may end meanwhile.
-            let Ok(stat) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
-            total += stat.split_whitespace().next().context("no time")?.parse::<u64>()?;
-        }
-        Ok(Duration::from_nanos(total))
+        cpu(self.id()?)
     }
 
     /// CPU time that it has used since it had used so much.
