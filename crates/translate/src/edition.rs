@@ -10,8 +10,6 @@
 //! policies on Gateways and of the namespace whose policies hold everywhere. And what goes, goes at once: a route of an edition is
 //! served no further than the route as it is now still stands and consents, and as its parents still allow.
 
-mod objects;
-
 use std::sync::Arc;
 
 use api::{Kind, ObjectId};
@@ -28,6 +26,7 @@ use crate::{
         delegation::Places,
         edition::{
             Faults, FreezeTold, Judged, JudgedRoute, Tree, TreeObject, TreeObjects, TreeOf, TreePart, TreeParts,
+            objects::{Edition, Member, Part, part_of},
         },
         input::{
             Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold, Kept,
@@ -37,10 +36,6 @@ use crate::{
     },
     target::{is_global, key_of},
 };
-
-pub(crate) use self::objects::Member;
-use self::objects::part_of;
-pub use self::objects::{Edition, Part};
 
 /// How many faults of a tree are told; the rest is counted.
 const TOLD: usize = 8;

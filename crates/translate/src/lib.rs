@@ -45,12 +45,13 @@ mod violation;
 mod weight;
 mod words;
 
-pub use edition::{Candidate, Edition, Part, Wish};
+pub use edition::{Candidate, Wish};
 pub use engine::{Fault, Turned};
 pub use refused::refused_clusters_of;
 pub use share::level;
 pub use status::StatusRow;
 pub use tables::edition::FreezeTold;
+pub use tables::edition::objects::{Edition, Part};
 pub use tables::input::{Shared, object_id};
 pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;

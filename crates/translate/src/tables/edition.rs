@@ -1,11 +1,13 @@
 //! Editions: the version of a tree of routes that is kept, and served in the place of the tree as it is.
 
+pub(crate) mod objects;
+
 use std::sync::Arc;
 
 use api::ObjectId;
 use ir::{Chain, Edition, Reason, RouteId};
 
-use crate::edition::{Member, Part};
+use self::objects::{Member, Part};
 
 /// What names something of the objects as they are, or of an edition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +51,7 @@ pub(crate) enum ServedFrom {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tree {
     /// What would be kept of it.
-    pub(crate) edition: crate::edition::Edition,
+    pub(crate) edition: objects::Edition,
     /// How many faults it has, and the first of them.
     pub(crate) faults: usize,
     pub(crate) first: Box<[Arc<str>]>,

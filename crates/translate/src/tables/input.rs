@@ -93,7 +93,7 @@ others! {
     /// What the owners of roots are told of how their trees are kept, and of the objects of these trees that change meanwhile.
     FrozenTold: ObjectId => super::edition::FreezeTold;
     /// Roots of which an edition is kept.
-    Editions: RouteId => crate::edition::Edition;
+    Editions: RouteId => super::edition::objects::Edition;
     /// Routes as they are in editions.
     EditionRoutes: RouteId => AnyRoute;
     /// All else that editions have: policies, and answers that rules give by themselves.

@@ -16,7 +16,7 @@ use crate::tables::input::{Shared, object_id};
 const PARTS: u8 = 64;
 
 /// The part to which an object belongs.
-pub(super) fn part_of(id: &ObjectId) -> u8 {
+pub(crate) fn part_of(id: &ObjectId) -> u8 {
     blake3::hash(id.to_string().as_bytes()).as_bytes()[0] % PARTS
 }
 
