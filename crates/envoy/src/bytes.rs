@@ -179,54 +179,46 @@ pub fn virtual_host<'a>(
 
 /// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
 pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
-    let hosts: Vec<_> = hosts.cloned().collect();
-    let field = |host: &Host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
-    let len = hosts.iter().map(field).sum();
+    joined(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, hosts.map(|host| (host.pieces.clone(), host.len)).collect())
+}
+
+/// Messages in pieces, of this length each, as fields of this number.
+pub(crate) fn joined(tag: u32, messages: Vec<(Arc<[Bytes]>, usize)>) -> Body {
+    let len = messages.iter().map(|(_, len)| field_len(tag, *len)).sum();
     Body::composed(len, Bytes::new(), move || {
-        let besides = hosts.iter().map(|host| field(host) - host.len).sum();
-        let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &*host.pieces), besides);
-        for host in &hosts {
-            key_and_len(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
-            host.pieces.iter().for_each(|piece| joiner.push(piece));
+        let besides = messages.iter().map(|(_, len)| field_len(tag, *len) - len).sum();
+        let mut joiner = Joiner::with_room(messages.iter().flat_map(|(pieces, _)| &**pieces), besides);
+        for (pieces, len) in &messages {
+            key_and_len(joiner.buffer(), tag, *len);
+            pieces.iter().for_each(|piece| joiner.push(piece));
         }
         joiner
     })
 }
 
-/// Messages in pieces, each as a field of this number.
-pub(crate) fn joined<'a>(tag: u32, messages: impl Iterator<Item = &'a [Bytes]>) -> Body {
-    let messages: Vec<_> = messages.map(|pieces| (pieces, pieces.iter().map(Bytes::len).sum::<usize>())).collect();
-    let besides = messages.iter().map(|(_, len)| field_len(tag, *len) - len).sum();
-    let mut joiner = Joiner::with_room(messages.iter().flat_map(|(pieces, _)| *pieces), besides);
-    for (pieces, len) in messages {
-        key_and_len(joiner.buffer(), tag, len);
-        for piece in pieces {
-            joiner.push(piece);
-        }
-    }
-    joiner.into()
-}
-
-/// A resource of encoded fields, with pieces between them, each with the hashes of its parts. How parts are split into pieces
-/// changes neither bytes nor version.
-pub(crate) fn composed<'a>(
-    before: &[u8],
-    pieces: impl IntoIterator<Item = (Body, &'a [Hash])>,
-    after: &[u8],
+/// A resource of encoded fields, with fields in pieces between them. How those are split into pieces changes no byte; `content`
+/// tells them from others: their hashes, or one of all of them, which may be one of a set where they say themselves how they are
+/// sorted.
+pub(crate) fn composed(
+    before: impl Into<Bytes>,
+    fields: impl IntoIterator<Item = Body>,
+    after: impl Into<Bytes>,
+    content: &[Hash],
 ) -> Encoded {
-    let mut hashes = version([before, after]).to_vec();
-    let pieces: Vec<_> = pieces.into_iter().collect();
-    let parts = pieces.iter().flat_map(|(body, _)| &**body.pieces());
-    let mut joiner = Joiner::with_room(parts, before.len() + after.len());
-    joiner.buffer().extend_from_slice(before);
-    for (body, of_parts) in &pieces {
-        hashes.extend_from_slice(of_parts.as_flattened());
-        for part in &**body.pieces() {
-            joiner.push(part);
-        }
-    }
-    joiner.buffer().extend_from_slice(after);
-    Encoded { version: version([&*hashes]), body: joiner.into() }
+    let (before, after) = (before.into(), after.into());
+    let hashes = [&version([&*before, &after])[..], content.as_flattened()].concat();
+    let fields: Vec<_> = fields.into_iter().collect();
+    let len = before.len() + fields.iter().map(Body::len).sum::<usize>() + after.len();
+    let head = [&*before, &after].concat();
+    let body = Body::composed(len, head.into(), move || {
+        let parts = || fields.iter().flat_map(|body| &**body.pieces());
+        let mut joiner = Joiner::with_room(parts(), before.len() + after.len());
+        joiner.buffer().extend_from_slice(&before);
+        parts().for_each(|part| joiner.push(part));
+        joiner.buffer().extend_from_slice(&after);
+        joiner
+    });
+    Encoded { version: version([&*hashes]), body }
 }
 
 /// The route configuration of pieces made by [`hosts`]. How virtual hosts are split into pieces changes no byte; `content`
@@ -243,18 +235,7 @@ pub fn route_configuration(
 ) -> Encoded {
     let head =
         RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() };
-    let head = with_slots(&head, tag::ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG, slots);
-    let hashes = [&version([&*head])[..], content.as_flattened()].concat();
-    let (head, hosts): (Bytes, Vec<_>) = (head.into(), hosts.into_iter().collect());
-    let len = head.len() + hosts.iter().map(Body::len).sum::<usize>();
-    let body = Body::composed(len, head.clone(), move || {
-        let parts = || hosts.iter().flat_map(|body| &**body.pieces());
-        let mut joiner = Joiner::with_room(parts(), head.len());
-        joiner.buffer().extend_from_slice(&head);
-        parts().for_each(|part| joiner.push(part));
-        joiner
-    });
-    Encoded { version: version([&*hashes]), body }
+    composed(with_slots(&head, tag::ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG, slots), hosts, Bytes::new(), content)
 }
 
 /// An encoded message with slots of the filter chain in its field `tag`.

@@ -51,12 +51,12 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
     let all = listener.chains.iter().map(|chain| common.chain(chain));
     let all: Vec<_> = all.chain(closed(&listener.closed)).collect();
     let hashes: Vec<_> = all.iter().map(|chain| *chain.hash()).collect();
-    composed(&listener.head, edge, [(chains(all.iter()), &*hashes)])
+    composed(&listener.head, edge, [chains(all.iter())], &hashes)
 }
 
-/// The listener of pieces made by [`chains`], each with the hashes of its chains. How chains are split into pieces changes neither
-/// bytes nor version.
-pub fn composed<'a>(head: &ListenerHead, edge: &Edge, chains: impl IntoIterator<Item = (Body, &'a [Hash])>) -> Encoded {
+/// The listener of pieces made by [`chains`]. How chains are split into pieces changes no byte; `content` tells these chains from
+/// others: their hashes, or one of all of them.
+pub fn composed(head: &ListenerHead, edge: &Edge, chains: impl IntoIterator<Item = Body>, content: &[Hash]) -> Encoded {
     let said = &head.config;
     let mut addresses = head.addresses.iter().map(|address| socket_address(address, head.bind_port));
     // Fields stand in the order of their numbers: those of the chains lie between these two.
@@ -74,7 +74,7 @@ pub fn composed<'a>(head: &ListenerHead, edge: &Edge, chains: impl IntoIterator<
         freebind: has_names(&head.addresses).then(|| boolean(true)),
         ..EnvoyListener::default()
     };
-    bytes::composed(&before.encode_to_vec(), chains, &after.encode_to_vec())
+    bytes::composed(before.encode_to_vec(), chains, after.encode_to_vec(), content)
 }
 
 /// Whether any of these is an address of its own.

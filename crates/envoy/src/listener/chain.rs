@@ -71,7 +71,8 @@ impl Rest {
 /// A filter chain as it stands in a listener. Two are equal if their hashes are.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    pieces: [Bytes; 3],
+    pieces: Arc<[Bytes]>,
+    len: usize,
     hash: Hash,
 }
 
@@ -169,7 +170,8 @@ impl Chain {
         let [before, rest, after] = &pieces;
         let middle = middle.copied().unwrap_or_else(|| version([&**rest]));
         let hashes = [version([&**before]), middle, version([&**after])];
-        Self { hash: version([hashes.as_flattened()]), pieces }
+        let len = pieces.iter().map(Bytes::len).sum();
+        Self { hash: version([hashes.as_flattened()]), len, pieces: Arc::new(pieces) }
     }
 }
 
@@ -189,7 +191,7 @@ pub fn closed(hostnames: &[Hostname]) -> Vec<Chain> {
 
 /// Chains as they stand in a listener, which is made from any number of such pieces.
 pub fn chains<'a>(chains: impl Iterator<Item = &'a Chain>) -> Body {
-    bytes::joined(tag::LISTENER_FILTER_CHAINS, chains.map(|chain| &chain.pieces[..]))
+    bytes::joined(tag::LISTENER_FILTER_CHAINS, chains.map(|chain| (chain.pieces.clone(), chain.len)).collect())
 }
 
 fn transport_socket(tls: &TlsTermination, leads_to: LeadsTo) -> TransportSocket {

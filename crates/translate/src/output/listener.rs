@@ -142,13 +142,14 @@ pub(super) fn encoded(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option
     let chains = scope.group::<FilterChains>(&at);
     let pages = chains.pages().map(|page| {
         let joined = page.cached(|page| envoy::listener::chains(page.iter().map(|(_, chained)| &chained.encoded)));
-        ((*joined).clone(), page.hashes())
+        (*joined).clone()
     });
     let closed = scope.get::<ClosedChains>(&at).filter(|_| head.over_tls);
     let closed = closed.as_deref().map_or(&[][..], |closed| closed);
-    let hashes: Vec<_> = closed.iter().map(|chain| *chain.hash()).collect();
-    let closed = (envoy::listener::chains(closed.iter()), &*hashes);
-    Some(Ok(envoy::listener::composed(&head, edge, pages.chain([closed]))))
+    let of_chains = chains.pages().flat_map(|page| page.hashes().iter().copied());
+    let content: Vec<_> = of_chains.chain(closed.iter().map(|chain| *chain.hash())).collect();
+    let pieces = pages.chain([envoy::listener::chains(closed.iter())]);
+    Some(Ok(envoy::listener::composed(&head, edge, pieces, &content)))
 }
 
 /// A listener of TCP as its objects make it.
