@@ -56,9 +56,7 @@ impl Group for HostRows {
     type Sort = u32;
     type Entry = u64;
     type Summary = ();
-    fn hash(entry: &u64) -> [u8; 16] {
-        u128::from(*entry).to_le_bytes()
-    }
+    const HASH: Option<fn(&u64) -> [u8; 16]> = Some(|entry| u128::from(*entry).to_le_bytes());
 }
 
 table!(Hosts, (usize, [u8; 16]));

@@ -89,11 +89,11 @@
 //!     fn summary(text: &String) -> u64 {
 //!         text.len() as u64
 //!     }
-//!     fn hash(text: &String) -> [u8; 16] {
+//!     const HASH: Option<fn(&String) -> [u8; 16]> = Some(|text| {
 //!         let mut hash = [0; 16];
 //!         hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
 //!         hash
-//!     }
+//!     });
 //! }
 //!
 //! /// The label on a town's bag. It exists while an envelope demands it.
@@ -208,5 +208,5 @@ pub use fault::{Fault, TOLD_TO, Turned};
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};
 pub use stats::{Kind, TableStats};
-pub use table::{Derived, Group, Input, Key, Lookup, Summary, Table};
+pub use table::{Derived, EntryHash, Group, Input, Key, Lookup, Summary, Table};
 pub use why::{Seen, Why};

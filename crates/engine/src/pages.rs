@@ -38,7 +38,7 @@ pub struct Page<G: Group> {
     items: Vec<Item<G>>,
     hashes: Vec<[u8; 16]>,
     summary: G::Summary,
-    cache: Mutex<Option<Cached>>,
+    cache: Mutex<Option<Box<Cached>>>,
 }
 
 /// What a page keeps, and of what besides its entries it was made.
@@ -49,8 +49,9 @@ struct Cached {
 
 impl<G: Group> Clone for Page<G> {
     fn clone(&self) -> Self {
-        let (mut items, mut hashes) = (Vec::with_capacity(self.len() + 1), Vec::with_capacity(self.len() + 1));
+        let mut items = Vec::with_capacity(self.len() + 1);
         items.extend_from_slice(&self.items);
+        let mut hashes = Vec::with_capacity(if G::HASH.is_some() { self.len() + 1 } else { 0 });
         hashes.extend_from_slice(&self.hashes);
         // A page is cloned in order to be changed, so what was cached for it ends here.
         Self { items, hashes, summary: self.summary.clone(), cache: Mutex::default() }
@@ -59,8 +60,9 @@ impl<G: Group> Clone for Page<G> {
 
 impl<G: Group> Page<G> {
     fn of(item: Item<G>) -> Self {
-        let (hash, summary) = (G::hash(&item.entry), G::summary(&item.entry));
-        Self { items: vec![item], hashes: vec![hash], summary, cache: Mutex::default() }
+        let hashes = G::HASH.map(|hash| hash(&item.entry)).into_iter().collect();
+        let summary = G::summary(&item.entry);
+        Self { items: vec![item], hashes, summary, cache: Mutex::default() }
     }
 
     /// Number of entries, at least one.
@@ -74,7 +76,7 @@ impl<G: Group> Page<G> {
         &self.summary
     }
 
-    /// The entries' hashes, in order.
+    /// The entries' hashes, in order, if they have any.
     pub fn hashes(&self) -> &[[u8; 16]] {
         &self.hashes
     }
@@ -104,7 +106,7 @@ impl<G: Group> Page<G> {
         }
         let fresh = Arc::new(make(self));
         // Another reader of the same page may have been first; what it made is equal.
-        *cache() = Some(Cached { of, made: Arc::clone(&fresh) as Arc<dyn Any + Send + Sync> });
+        *cache() = Some(Box::new(Cached { of, made: Arc::clone(&fresh) as Arc<dyn Any + Send + Sync> }));
         fresh
     }
 
@@ -114,21 +116,26 @@ impl<G: Group> Page<G> {
 
     fn insert(&mut self, i: usize, item: Item<G>) {
         self.summary.add(&G::summary(&item.entry));
-        self.hashes.insert(i, G::hash(&item.entry));
+        if let Some(hash) = G::HASH {
+            self.hashes.insert(i, hash(&item.entry));
+        }
         self.items.insert(i, item);
         self.cache = Mutex::default();
     }
 
     fn remove(&mut self, i: usize) -> Item<G> {
         let item = self.items.remove(i);
-        self.hashes.remove(i);
+        if G::HASH.is_some() {
+            self.hashes.remove(i);
+        }
         self.summary.remove(&G::summary(&item.entry));
         self.cache = Mutex::default();
         item
     }
 
     fn split_off(&mut self, i: usize) -> Self {
-        let (items, hashes): (Vec<Item<G>>, _) = (self.items.split_off(i), self.hashes.split_off(i));
+        let (items, hashes): (Vec<Item<G>>, _) =
+            (self.items.split_off(i), self.hashes.split_off(i.min(self.hashes.len())));
         let mut summary = G::Summary::default();
         for item in &items {
             summary.add(&G::summary(&item.entry));
@@ -152,31 +159,34 @@ pub(crate) struct Content<G: Group> {
     pages: SmallVec<[Arc<Page<G>>; 1]>,
     len: usize,
     summary: G::Summary,
-    hash: OnceLock<[u8; 16]>,
-    set_hash: SetHash,
+    /// None while it never had an entry with a hash.
+    hashed: Option<Box<Hashed>>,
+}
+
+/// What is known of the hashes of all entries.
+#[derive(Clone, Default)]
+struct Hashed {
+    in_order: OnceLock<[u8; 16]>,
+    as_set: SetHash,
+}
+
+impl Hashed {
+    /// Notes that an entry with this hash comes, or else goes.
+    fn turn(&mut self, hash: &[u8; 16], comes: bool) {
+        self.in_order = OnceLock::new();
+        self.as_set.turn(hash, comes);
+    }
 }
 
 impl<G: Group> Default for Content<G> {
     fn default() -> Self {
-        Self {
-            pages: SmallVec::new(),
-            len: 0,
-            summary: G::Summary::default(),
-            hash: OnceLock::new(),
-            set_hash: SetHash::default(),
-        }
+        Self { pages: SmallVec::new(), len: 0, summary: G::Summary::default(), hashed: None }
     }
 }
 
 impl<G: Group> Clone for Content<G> {
     fn clone(&self) -> Self {
-        Self {
-            pages: self.pages.clone(),
-            len: self.len,
-            summary: self.summary.clone(),
-            hash: self.hash.clone(),
-            set_hash: self.set_hash.clone(),
-        }
+        Self { pages: self.pages.clone(), len: self.len, summary: self.summary.clone(), hashed: self.hashed.clone() }
     }
 }
 
@@ -211,20 +221,22 @@ impl<G: Group> Content<G> {
     /// Puts an entry at that key, in the place of another one if there is one.
     pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: Arc<G::Entry>) {
         let (page, i) = self.locate(sort);
-        self.hash = OnceLock::new();
         let summary = G::summary(&entry);
         self.summary.add(&summary);
-        let hash = G::hash(&entry);
-        self.set_hash.turn(&hash);
+        let hash = G::HASH.map(|hash| hash(&entry));
+        if let Some(hash) = &hash {
+            self.hashed.get_or_insert_default().turn(hash, true);
+        }
         match i {
             Ok(i) => {
                 let page = Arc::make_mut(&mut self.pages[page]);
-                self.set_hash.turn(&page.hashes[i]);
                 let before = G::summary(&page.items[i].entry);
                 self.summary.remove(&before);
                 page.summary.add(&summary);
                 page.summary.remove(&before);
-                page.hashes[i] = hash;
+                if let (Some(hash), Some(hashed)) = (hash, &mut self.hashed) {
+                    hashed.turn(&std::mem::replace(&mut page.hashes[i], hash), false);
+                }
                 let item = &mut page.items[i];
                 (item.entry, item.emitter) = (entry, emitter);
                 page.cache = Mutex::default();
@@ -258,8 +270,9 @@ impl<G: Group> Content<G> {
     /// Takes the entry at that key away, if there is one.
     pub(crate) fn remove(&mut self, sort: &G::Sort) {
         let (page, Ok(i)) = self.locate(sort) else { return };
-        self.hash = OnceLock::new();
-        self.set_hash.turn(&self.pages[page].hashes[i]);
+        if let Some(hashed) = &mut self.hashed {
+            hashed.turn(&self.pages[page].hashes[i], false);
+        }
         self.len -= 1;
         if self.pages[page].len() == 1 {
             self.summary.remove(&self.pages.remove(page).summary);
@@ -305,7 +318,7 @@ impl<G: Group> View<G> {
     /// Hash over the entries' hashes in order. Depends on nothing else: not on pages, not on sort keys, not on the
     /// history of the group. Computed once a change, when first asked for.
     pub fn hash(&self) -> [u8; 16] {
-        *self.0.hash.get_or_init(|| {
+        let hash = || {
             let mut hasher = blake3::Hasher::new();
             // BLAKE3 is several times faster on long pieces than on a page at a time.
             let mut piece = Vec::with_capacity(self.len().min(HASHED_AT_ONCE) * 16);
@@ -320,13 +333,18 @@ impl<G: Group> View<G> {
             let mut hash = [0; 16];
             hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
             hash
-        })
+        };
+        self.0.hashed.as_ref().map_or_else(hash, |hashed| *hashed.in_order.get_or_init(hash))
     }
 
     /// Hash over the entries' hashes as a set: for entries that tell themselves where they stand. Of a group with many
     /// entries it costs a change a small part of what [`View::hash`] costs.
     pub fn set_hash(&self) -> [u8; 16] {
-        self.0.set_hash.of(self.len(), self.0.pages.iter().flat_map(|page| &page.hashes))
+        let entries = self.0.pages.iter().flat_map(|page| &page.hashes);
+        match &self.0.hashed {
+            Some(hashed) => hashed.as_set.of(self.len(), entries),
+            None => SetHash::default().of(0, entries),
+        }
     }
 
     /// The entries, in order.

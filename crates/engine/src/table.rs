@@ -113,12 +113,13 @@ pub trait Group: 'static {
         Self::Summary::default()
     }
 
-    /// Content hash of an entry, hashed over a group. The default is zero: such a group's hash tells only how many
-    /// entries it has.
-    fn hash(_entry: &Self::Entry) -> [u8; 16] {
-        [0; 16]
-    }
+    /// Content hash of an entry, hashed over a group; none where nobody asks, so that none is kept: of such a group hashes tell
+    /// nothing.
+    const HASH: Option<EntryHash<Self::Entry>> = None;
 }
+
+/// Tells the content hash of an entry.
+pub type EntryHash<E> = fn(&E) -> [u8; 16];
 
 /// What entries come to together, such as a sum or counts of several kinds. It is kept while entries come and go, so that
 /// a reader need not look at each.

@@ -126,11 +126,7 @@ impl<const N: u8> Group for G<N> {
     fn summary(entry: &i64) -> u64 {
         entry.unsigned_abs() % 10
     }
-    fn hash(entry: &i64) -> [u8; 16] {
-        let mut hash = [0; 16];
-        hash[..8].copy_from_slice(&entry.to_le_bytes());
-        hash
-    }
+    const HASH: Option<fn(&i64) -> [u8; 16]> = Some(|entry| i128::from(*entry).to_le_bytes());
     fn depth(key: &u8) -> u32 {
         depth(*key)
     }

@@ -30,6 +30,7 @@ pub mod secret;
 pub mod slots;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod unserved;
 
 pub use body::Body;
 pub use resource::{Encoded, ResourceKey, ResourceKind};

@@ -20,7 +20,7 @@ use envoy::{
 use ir::{Chain, ListenerId, RouteConfigId, rule::Slot};
 
 use crate::{
-    policy::wide::{ListenerSlots, ServedSlots, section, whole},
+    policy::wide::{ListenerSlots, section, served_slots, whole},
     tables::{
         capacity::HostsAsked,
         input::Config,
@@ -114,12 +114,14 @@ impl Lookup for SaidOnce {
 fn is_wide(scope: &Scope<'_>, config: &RouteConfigId, name: &str) -> bool {
     let is_named = |slots: &[Slot]| slots.iter().any(|slot| slot.name == name);
     let at = config.listener_id().map_or_else(|| whole(&config.gateway), |listener| section(&listener));
-    if scope.get::<ServedSlots>(&at).is_some_and(|slots| is_named(&slots)) {
+    if served_slots(scope, &at).is_some_and(|slots| is_named(&slots)) {
         return true;
     }
+    if config.listener.is_some() {
+        return false;
+    }
     let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
-    let mut listeners = listeners.iter().filter(|_| config.listener.is_none()).map(|((_, name), _)| name);
-    listeners.any(|name| {
+    listeners.iter().any(|((_, name), _)| {
         let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
         scope.get::<ListenerSlots>(&listener).is_some_and(|slots| is_named(&slots))
     })

@@ -115,15 +115,18 @@ type Rooms = Vec<(Hostname, Room)>;
 impl Derived for AskedHost {
     fn compute(scope: &Emitter<'_>, (listener, hostname): &Self::Key) -> Option<()> {
         let part = Part::Host(listener.name.clone(), hostname.clone());
+        let at = scope.get::<ServedAt>(listener);
         // Over TLS they stand once, on the route configuration.
-        let is_plain = scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
+        let is_plain = at.as_ref().is_some_and(|at| at.0 == Scheme::Http);
         let slots = is_plain.then(|| scope.get::<ListenerSlots>(listener)).flatten();
         let slots = slots.map_or(0, |slots| weight::slots(&slots));
         scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST + slots);
         if let Some(config) = route_config(scope, listener) {
             scope.emit::<HostsAsked>(config, (listener.clone(), hostname.clone()), 1);
         }
-        for covering in hostname.covering().skip(1) {
+        // Beyond its own a listener has no rows.
+        let is_here = |broader: &Hostname| at.as_ref().is_some_and(|at| at.2.covers(broader));
+        for covering in hostname.covering().skip(1).take_while(is_here) {
             scope.emit::<Below>((listener.clone(), covering), hostname.clone(), ());
         }
         Some(())

@@ -30,7 +30,7 @@ use crate::{
     tables::{
         attachment::{Attached, ServedHostname},
         capacity::{AskedHost, Room},
-        host::{HostsOf, Offer, Placement, Rows, VirtualHost},
+        host::{HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost},
         input::Strict,
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt, route_config},
         output::{ReferredEntry, ServedCluster},
@@ -65,11 +65,11 @@ impl Derived for Offer {
     /// With the parts that it needs, which are to be judged before.
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
         let placed = Placed::of(scope, key)?;
-        let (scheme, port) = *scope.get::<ServedAt>(&key.2)?;
+        let at = scope.get::<ServedAt>(&key.2)?;
         for part in parts(&placed.resolved).chain(placed.resolved.lacks.iter().cloned()) {
             scope.demand::<OfferedPart>(part);
         }
-        Some(placed.at(RouteAt { scheme, port }))
+        Some(placed.at(RouteAt { scheme: at.0, port: at.1 }))
     }
 }
 
@@ -354,9 +354,9 @@ fn hold(
 }
 
 impl Lookup for ServedAt {
-    fn compute(scope: &Scope<'_>, key: &ListenerId) -> Option<(Scheme, Port)> {
-        let listener = scope.get::<ListenerRow>(key)?;
-        Some((listener.model.scheme()?, listener.model.port))
+    fn compute(scope: &Scope<'_>, key: &ListenerId) -> Option<(Scheme, Port, Hostname)> {
+        let model = &scope.get::<ListenerRow>(key)?.model;
+        Some((model.scheme()?, model.port, model.hostname.clone()))
     }
 }
 
@@ -370,9 +370,7 @@ impl Group for RoutesAt {
     type Entry = Row;
     type Summary = ();
 
-    fn hash(row: &Row) -> [u8; 16] {
-        row.hash
-    }
+    const HASH: Option<fn(&Row) -> [u8; 16]> = Some(|row| row.hash);
 }
 
 /// Who alone serves a hostname of a route configuration: the listener with the most specific hostname.
@@ -415,26 +413,27 @@ impl Derived for VirtualHost {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (config, hostname) = key;
         let owner = scope.get::<Owner>(key)?;
-        let listener = match &*owner {
-            Owned::Nobody => None,
-            Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
+        let Owned::By(name) = &*owner else {
+            // One that is no listener's goes to the broader one of that listener, which says the same.
+            if is_of_listener(scope, config, hostname) {
+                scope.emit::<UnservedHosts>(config.clone(), hostname.clone(), ());
+            }
+            return Some(());
         };
-        let at = |hostname: Hostname| listener.as_ref().map(|listener| (listener.clone(), hostname));
+        let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
         let alike = said_for(scope, config);
         let replaced = || envoy::replaced::virtual_host(&hostname.domain(), &alike);
         // Over TLS its route configuration is replaced as a whole.
-        if let (None, Some(listener)) = (&config.listener, &listener)
-            && scope.get::<BrokenListener>(listener).is_some()
-        {
+        if config.listener.is_none() && scope.get::<BrokenListener>(&listener).is_some() {
             scope.emit::<HostsOf>(config.clone(), hostname.clone(), replaced());
             let host = Some((hostname.clone(), listener.name.clone()));
             scope.demand::<ReplacedWide>(ReplacedScope { config: config.clone(), host });
             return Some(());
         }
-        let own = at(hostname.clone());
-        if own.as_ref().is_none_or(|own| scope.group::<RoutesAt>(own).is_empty()) {
+        let own = (listener.clone(), hostname.clone());
+        if scope.group::<RoutesAt>(&own).is_empty() {
             // Who has routes of his own there has room for it.
-            if own.is_some_and(|own| scope.get::<ShutHost>(&own).is_some()) {
+            if scope.get::<ShutHost>(&own).is_some() {
                 scope.emit::<HostsOf>(config.clone(), hostname.clone(), replaced());
                 return Some(());
             }
@@ -443,7 +442,7 @@ impl Derived for VirtualHost {
                 return Some(());
             }
         }
-        let groups = hostname.covering().filter_map(|hostname| Some(scope.group::<RoutesAt>(&at(hostname)?)));
+        let groups = hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname)));
         let groups: Vec<_> = groups.collect();
         let pages = groups.iter().flat_map(engine::View::pages);
         let pieces = pages.map(|page| {
@@ -453,8 +452,7 @@ impl Derived for VirtualHost {
         });
         let domain = hostname.domain();
         // Over TLS it is on its route configuration.
-        let slots = listener.filter(|_| config.listener.is_none());
-        let slots = slots.and_then(|listener| scope.get::<ListenerSlots>(&listener));
+        let slots = config.listener.is_none().then(|| scope.get::<ListenerSlots>(&listener)).flatten();
         let slots = slots.as_deref().map_or(&[][..], |slots| slots);
         let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, &alike, pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);

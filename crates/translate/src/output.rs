@@ -34,14 +34,14 @@ use crate::{
     login,
     offer::{is_strict, offer},
     policy::wide::{
-        BrokenGateway, BrokenListener, ServedSlots, WideSlots, head_of, is_invalid, of_listener, section, whole,
+        BrokenGateway, BrokenListener, WideSlots, head_of, is_invalid, of_listener, section, served_slots, whole,
     },
     stream,
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId, ShownThere},
         capacity::{AskedCluster, AskedTokens},
         gateway::{ClientCertificate, GatewayRow},
-        host::{HostsOf, WideAsked},
+        host::{HostsOf, UnservedHosts, WideAsked},
         input::{ClearedListener, ClearedPart, Config, ObjectKey},
         listener::ServedAt,
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
@@ -189,7 +189,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let own = |section: &Arc<str>| ListenerName::of_gateway(section.clone());
     let listeners = listeners.map(|listener| ListenerId { gateway: gateway.clone(), name: own(&listener.name) });
     let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
-    let wide = places.filter_map(|place| scope.attempt(|| scope.get::<ServedSlots>(&place)).ok().flatten());
+    let wide = places.filter_map(|place| scope.attempt(|| served_slots(scope, &place)).ok().flatten());
     let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
@@ -236,10 +236,17 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
         let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
         (*hosts).clone()
     });
-    let misdirected = misdirected::host(scope, id, &alike);
-    let content: Vec<_> = [hosts.set_hash()].into_iter().chain(misdirected.as_ref().map(|host| *host.hash())).collect();
-    let pieces = pieces.chain(misdirected.as_ref().map(alone));
+    let besides = misdirected::host(scope, id, &alike).or_else(|| unserved(scope, id, &alike));
+    let content: Vec<_> = [hosts.set_hash()].into_iter().chain(besides.as_ref().map(|host| *host.hash())).collect();
+    let pieces = pieces.chain(besides.as_ref().map(alone));
     bytes::route_configuration(&id.resource_name(), &slots, pieces, &content)
+}
+
+/// The virtual host for hostnames of listeners without TLS that are not served.
+fn unserved(scope: &Scope<'_>, id: &RouteConfigId, alike: &Alike) -> Option<Host> {
+    let hostnames = scope.group::<UnservedHosts>(id);
+    let domains: Vec<_> = hostnames.iter().map(|(hostname, ())| hostname.domain()).collect();
+    (!domains.is_empty()).then(|| envoy::unserved::virtual_host(domains, alike))
 }
 
 impl Derived for WideAsked {
@@ -254,7 +261,7 @@ impl Derived for WideAsked {
                 wide_parts(&slots).for_each(|part| scope.demand::<OfferedPart>(part));
             }
         }
-        for slots in places.iter().filter_map(|place| scope.get::<ServedSlots>(place)) {
+        for slots in places.iter().filter_map(|place| served_slots(scope, place)) {
             for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
                 let cluster = (listener.gateway.clone(), asked.into());
                 scope.demand::<AskedCluster>(cluster.clone());
@@ -340,7 +347,7 @@ fn alone(host: &Host) -> Body {
 /// The slots that hold for all of a route configuration.
 fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Vec<Slot> {
     let listener = id.listener_id();
-    let slots = scope.get::<ServedSlots>(&listener.as_ref().map_or_else(|| whole(&id.gateway), section));
+    let slots = served_slots(scope, &listener.as_ref().map_or_else(|| whole(&id.gateway), section));
     let slots = slots.iter().flat_map(|slots| slots.iter());
     // Where listeners share it, some stand on their virtual hosts alone.
     slots.filter(|slot| listener.is_some() || !is_merged(slot.name)).cloned().collect()

@@ -1,12 +1,12 @@
 //! What listeners of ListenerSets take of the memory of a Gateway's proxies by themselves, whatever routes do: one of HTTPS is a filter
-//! chain with all HTTP filters and a route configuration, and what policies say of a listener stands there, or in its virtual hosts. That
+//! chain with all HTTP filters and a route configuration, one of HTTP a virtual host, and what policies say of a listener stands there. That
 //! is shared out between namespaces.
 
 use std::sync::Arc;
 
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    ListenerId, NsName, Reason,
+    ListenerId, ListenerName, NsName, Reason,
     filter::Scheme,
     rule::{ExtensionEntry, Slot},
 };
@@ -20,7 +20,7 @@ use crate::{
         gateway::{Fault, ListenerModel},
         input::Config,
         set::{
-            Beyond, ListenerRoom, ListenerRooms, NamespaceRoom, RoomAsks, RoomBeyond, RoomShare, SetHead, SetRow,
+            Beyond, Crowded, ListenerRooms, NamespaceRoom, RoomAsks, RoomBeyond, RoomShare, SetHead, SetRoom, SetRow,
             WithoutRoom,
         },
     },
@@ -35,24 +35,38 @@ fn scheme(listener: &ListenerModel) -> Option<Scheme> {
     listener.protocol?.scheme()
 }
 
-impl Derived for ListenerRoom {
-    /// One of HTTP of which no policy says anything is a hostname and nothing else.
-    fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<()> {
-        let set = key.name.set.as_ref()?;
-        let model = scope.get::<SetRow>(set)?;
-        let listener = model.listener(&key.name)?;
-        let bytes = match scheme(listener)? {
-            Scheme::Https => {
-                weight::HTTPS_LISTENER + scope.get::<WideSlots>(&section(key)).map_or(0, |slots| said(scope, &slots))
-            }
-            Scheme::Http => scope.get::<ListenerSlots>(key).map(|slots| said(scope, &slots))?,
-        };
-        let of = (key.gateway.clone(), set.namespace.clone());
-        let sort = (scope.get::<SetHead>(set)?.age.clone(), listener.index);
-        scope.emit::<ListenerRooms>(of.clone(), sort, bytes.min(weight::MOST));
-        scope.demand::<NamespaceRoom>(of);
-        Some(())
+impl Derived for SetRoom {
+    fn compute(scope: &Emitter<'_>, set: &NsName) -> Option<()> {
+        ask(scope, set, |id, scheme| match scheme {
+            Scheme::Https => scope.get::<WideSlots>(&section(id)).map_or(0, |slots| said(scope, &slots)),
+            Scheme::Http => scope.get::<ListenerSlots>(id).map_or(0, |slots| said(scope, &slots)),
+        })
     }
+
+    /// Without what nobody knows: it answers by itself.
+    fn poisoned(scope: &Emitter<'_>, set: &NsName, _: &engine::Fault) -> Option<()> {
+        ask(scope, set, |_, _| 0)
+    }
+}
+
+/// Has room be asked for by the listeners of a ListenerSet, with what policies say of each.
+fn ask(scope: &Emitter<'_>, set: &NsName, said: impl Fn(&ListenerId, Scheme) -> u64) -> Option<()> {
+    let model = scope.get::<SetRow>(set)?;
+    let age = &scope.get::<SetHead>(set)?.age;
+    let of = (model.gateway.clone(), set.namespace.clone());
+    let name = Arc::new(set.clone());
+    for listener in model.listeners.iter().filter(|listener| listener.is_sound()) {
+        let Some(scheme) = scheme(listener) else { continue };
+        let alone = match scheme {
+            Scheme::Https => weight::HTTPS_LISTENER,
+            Scheme::Http => weight::HOST,
+        };
+        let name = ListenerName { set: Some(name.clone()), section: listener.name.clone() };
+        let bytes = alone.saturating_add(said(&ListenerId { gateway: model.gateway.clone(), name }, scheme));
+        scope.emit::<ListenerRooms>(of.clone(), (age.clone(), listener.index), bytes.min(weight::MOST));
+    }
+    scope.demand::<NamespaceRoom>(of);
+    Some(())
 }
 
 /// What slots take, with whom they ask.
@@ -95,19 +109,25 @@ impl Lookup for RoomBeyond {
         let share = *scope.get::<RoomShare>(&of.0)?;
         let listeners = scope.group::<ListenerRooms>(of);
         let mut left = share;
-        let first = listeners.iter().find(|(_, bytes)| match left.checked_sub(**bytes) {
-            Some(rest) => {
-                left = rest;
-                false
-            }
-            None => true,
-        })?;
-        Some(Beyond { first: first.0.clone(), asked: *listeners.summary(), share })
+        let mut fits = |bytes: u64| {
+            let rest = left.checked_sub(bytes);
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        };
+        let page = listeners.pages().find(|page| !fits(*page.summary()))?;
+        let (first, _) = page.iter().find(|(_, bytes)| !fits(**bytes))?;
+        Some(Beyond { first: first.clone(), asked: in_words(*listeners.summary()), share: in_words(share) })
     }
 
     /// What nobody can tell is not bounded.
     fn poisoned(_: &Scope<'_>, _: &(NsName, Arc<str>), _: &engine::Fault) -> Option<Beyond> {
         None
+    }
+}
+
+impl Lookup for Crowded {
+    fn compute(scope: &Scope<'_>, of: &(NsName, Arc<str>)) -> Option<()> {
+        scope.get::<RoomBeyond>(of).map(|_| ())
     }
 }
 
@@ -118,16 +138,14 @@ impl Lookup for WithoutRoom {
         let Beyond { first, asked, share } = &*beyond;
         let model = scope.get::<SetRow>(set)?;
         let listener = model.listener(&key.name)?;
-        let own = (scope.get::<SetHead>(set)?.age.clone(), listener.index);
-        if own < *first || (scheme(listener)? == Scheme::Http && scope.get::<ListenerSlots>(key).is_none()) {
+        scheme(listener)?;
+        if (scope.get::<SetHead>(set)?.age.clone(), listener.index) < *first {
             return None;
         }
         let message = format!(
-            "listeners of ListenerSets of this namespace, with what policies say of them, would take {} of the memory of the Gateway's \
-             proxies, and its share is {}: the oldest are served; have fewer listeners of HTTPS or smaller policies, or ask the owner \
-             of the Gateway for more (capacity.maxBytes)",
-            in_words(*asked),
-            in_words(*share)
+            "listeners of ListenerSets of this namespace, with what policies say of them, would take {asked} of the memory of the \
+             Gateway's proxies, and its share is {share}: the oldest are served; have fewer listeners or smaller policies, or ask the \
+             owner of the Gateway for more (capacity.maxBytes)"
         );
         Some(Fault::at(Reason::TooManyListeners, format!("spec.listeners[{}]", listener.index), message))
     }

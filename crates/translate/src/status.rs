@@ -106,6 +106,12 @@ impl Conditions {
         });
     }
 
+    /// All of them, without spare room: they stay as long as the object.
+    fn done(mut self) -> Vec<Condition> {
+        self.list.shrink_to_fit();
+        self.list
+    }
+
     fn yes(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
         self.set(kind, ConditionStatus::True, reason, message);
     }
@@ -132,6 +138,7 @@ fn bounded(mut message: String) -> String {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8()));
         message.push('…');
     }
+    message.shrink_to_fit();
     message
 }
 

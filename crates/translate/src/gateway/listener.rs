@@ -24,7 +24,7 @@ use crate::{
             PortListener, PortListeners, ServerClaims, ServerName, TlsHostsBelow, TlsListeners,
         },
         output::{OutputId, Outputs, ToldOf},
-        set::{SetRow, WithoutRoom},
+        set::{Crowded, SetRow, WithoutRoom},
         stream::Place,
         strict::{OfferedListener, OfferedWide},
     },
@@ -268,7 +268,8 @@ fn unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Op
 }
 
 fn no_room(scope: &Scope<'_>, key: &ListenerId) -> Option<Fault> {
-    key.name.set.as_ref()?;
+    let set = key.name.set.as_ref()?;
+    scope.get::<Crowded>(&(key.gateway.clone(), set.namespace.clone()))?;
     scope.get::<WithoutRoom>(key).map(|fault| (*fault).clone())
 }
 

@@ -19,8 +19,8 @@ use crate::{
         input::{AbsentKinds, Config, Gateways, ListenerSets, object_kind},
         listener::ListenerRow,
         set::{
-            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ListenerRoom, ParentOf, Present, SetAsks,
-            SetHead, SetModel, SetPort, SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
+            Admitting, AskedOfClients, BindPort, GatewayPresence, Head, ParentOf, Present, SetAsks, SetHead, SetModel,
+            SetPort, SetPortAsks, SetRow, SetsOf, SoundAsks, SoundPort, SoundPorts, Standing,
         },
     },
 };
@@ -208,9 +208,6 @@ fn row(scope: &Emitter<'_>, key: &NsName, broken: Option<&Fault>) -> Option<SetM
     for listener in &model.listeners {
         let name = ListenerName { set: Some(Arc::new(key.clone())), section: listener.name.clone() };
         let id = ListenerId { gateway: gateway.clone(), name };
-        if listener.is_sound() {
-            scope.demand::<ListenerRoom>(id.clone());
-        }
         scope.demand::<ListenerRow>(id);
     }
     if scope.get::<Served>(gateway).is_some_and(|served| *served) {
@@ -243,9 +240,8 @@ impl Derived for SoundPort {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (gateway, port, transport) = key;
         let asks = scope.group::<SoundAsks>(key);
-        let (_, (bind_port, _)) = asks.iter().next()?;
-        let ends_tls = asks.iter().any(|(_, (_, ends_tls))| *ends_tls);
-        scope.emit::<SoundPorts>(gateway.clone(), (*port, *transport), (*bind_port, ends_tls));
+        let (_, (bind_port, _)) = asks.first()?;
+        scope.emit::<SoundPorts>(gateway.clone(), (*port, *transport), (*bind_port, *asks.summary() > 0));
         Some(())
     }
 }

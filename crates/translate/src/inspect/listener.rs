@@ -20,7 +20,7 @@ use crate::{
     internal,
     tables::{
         gateway::{GatewayModel, GatewayRow, ListenerModel},
-        host::HostsOf,
+        host::{HostsOf, UnservedHosts},
         listener::{ListenerRow, MOST_LISTED, PortHosts, PortListeners},
         set::{SetHead, SetRow, SetsOf},
     },
@@ -136,6 +136,7 @@ impl Inspector<'_> {
     /// Whether a route configuration has a virtual host for this very hostname.
     pub fn has_virtual_host(self, config: &RouteConfigId, hostname: &Hostname) -> bool {
         self.engine.group::<HostsOf>(config).get(hostname).is_some()
+            || self.engine.group::<UnservedHosts>(config).get(hostname).is_some()
     }
 
     /// The listener whose routes a virtual host has; none where it is kept for one that is not served.

@@ -12,7 +12,7 @@ use crate::{
     policy::{
         self,
         merge::Merged,
-        wide::{ServedSlots, section},
+        wide::{section, seen_slots},
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, served_at},
     tables::{
@@ -92,7 +92,7 @@ impl Inspector<'_> {
     pub fn wide_units(self, listener: &ListenerId) -> Option<WideUnits> {
         let at = section(listener);
         let units = self.engine.get::<policy::wide::WideUnits>(&at)?;
-        Some(WideUnits { units, slots: self.engine.get::<ServedSlots>(&at) })
+        Some(WideUnits { units, slots: seen_slots(self.engine, &at) })
     }
 }
 

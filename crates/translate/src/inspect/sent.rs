@@ -66,7 +66,7 @@ impl Inspector<'_> {
     pub fn rows_of(self, gateway: &NsName, config: &str) -> Vec<Sent> {
         let is_in = |listener: &ListenerId| {
             let at = (listener.gateway == *gateway).then(|| self.engine.get::<ServedAt>(listener)).flatten();
-            at.is_some_and(|at| route_config_at(listener, *at).resource_name() == config)
+            at.is_some_and(|at| route_config_at(listener, (at.0, at.1)).resource_name() == config)
         };
         self.rows_sent(is_in).collect()
     }

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use api::{Kind, ObjectId};
-use engine::{Derived, Emitter, Lookup, Scope};
+use engine::{Derived, Emitter, Engine, Lookup, Scope};
 use envoy::{bytes, resource::Encoded, slots::is_merged};
 use ir::{ListenerId, ListenerName, NsName, ParentId, Reason, delegation::Priority, rule::Slot};
 use units::{AnyUnit, Deep};
@@ -65,8 +65,6 @@ tables! {
     ActionsAt: ListenerId => Target;
     /// The slots of a Gateway, or of a listener with those of its Gateway, sorted; absent where there are none.
     WideSlots: Target => Box<[Slot]>;
-    /// The same as they are sent: as they were cleared, where Envoy is asked first.
-    ServedSlots: Target => Box<[Slot]>;
     /// Those of a listener that are not on the route configuration which it shares with others: what its Gateway has
     /// otherwise or not at all, and what stands on virtual hosts alone ([`envoy::slots::is_merged`]). Absent where there are
     /// none.
@@ -313,20 +311,26 @@ impl Lookup for WideSlots {
     }
 }
 
-impl Lookup for ServedSlots {
-    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
-        let slots = match scope.get::<Strict>(&()) {
-            Some(_) => scope.get::<ClearedWide>(target),
-            None => scope.get::<WideSlots>(target),
-        };
-        slots.map(|slots| (*slots).clone())
+/// The slots of a Gateway or a listener as they are sent: as they were cleared, where Envoy is asked first.
+pub(crate) fn served_slots(scope: &Scope<'_>, target: &Target) -> Option<Arc<Box<[Slot]>>> {
+    match scope.get::<Strict>(&()) {
+        Some(_) => scope.get::<ClearedWide>(target),
+        None => scope.get::<WideSlots>(target),
+    }
+}
+
+/// The same as they stand in the tables.
+pub(crate) fn seen_slots(engine: &Engine, target: &Target) -> Option<Arc<Box<[Slot]>>> {
+    match engine.get::<Strict>(&()) {
+        Some(_) => engine.get::<ClearedWide>(target),
+        None => engine.get::<WideSlots>(target),
     }
 }
 
 impl Lookup for ListenerSlots {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[Slot]>> {
-        let own = scope.get::<ServedSlots>(&section(listener))?;
-        let of_gateway = scope.get::<ServedSlots>(&whole(&listener.gateway));
+        let own = served_slots(scope, &section(listener))?;
+        let of_gateway = served_slots(scope, &whole(&listener.gateway));
         let others = of_listener(&own, of_gateway.as_deref().map_or(&[], |slots| slots));
         (!others.is_empty()).then_some(others)
     }

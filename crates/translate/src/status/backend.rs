@@ -24,6 +24,6 @@ impl Derived for BackendStatus {
                 problems.push(problem.clone());
             }
         }
-        Some(StatusReport { status: Some(Status { conditions: conditions.list }), problems })
+        Some(StatusReport { status: Some(Status { conditions: conditions.done() }), problems })
     }
 }

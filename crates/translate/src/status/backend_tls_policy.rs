@@ -69,7 +69,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     let refused = |target: ParentReference, problem: &Problem| {
         let mut conditions = Conditions::new(generation);
         conditions.no("Accepted", problem.reason, problem.to_string());
-        (target, conditions.list)
+        (target, conditions.done())
     };
     ancestors.extend(foreign.iter().map(|(target, problem)| refused(target.clone(), problem)));
     for target in &all {
@@ -112,7 +112,7 @@ fn conditions(generation: i64, said: &TlsPolicy, lost: Option<&[Problem]>, notes
         Some(first) => conditions.no("ResolvedRefs", first.reason, listed(&said.unresolved)),
         None => conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve"),
     }
-    conditions.list
+    conditions.done()
 }
 
 /// An older policy on the same target. All are of one namespace.

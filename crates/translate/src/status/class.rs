@@ -75,7 +75,7 @@ impl Derived for ClassStatus {
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: name.into() }).collect();
         supported_features.sort_unstable();
         Some(StatusReport {
-            status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }),
+            status: Some(GatewayClassStatus { conditions: conditions.done(), supported_features }),
             problems,
         })
     }

@@ -19,7 +19,7 @@ pub(super) fn standing<'a>(
     if let Some(first) = faults.first() {
         let told: Vec<_> = faults.iter().map(ToString::to_string).collect();
         conditions.no("Accepted", first.reason, told.join("; "));
-        return conditions.list;
+        return conditions.done();
     }
     conditions.yes("Accepted", Reason::Valid, and_notes("the policy is valid", notes));
     match (holds, winners) {
@@ -31,7 +31,7 @@ pub(super) fn standing<'a>(
             conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(winners)));
         }
     }
-    conditions.list
+    conditions.done()
 }
 
 /// What a policy is told whose target of this index is not there.
@@ -41,5 +41,5 @@ pub(super) fn missing(metadata: &ObjectMeta, object: &ObjectId, index: usize) ->
     let problem = Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message);
     let mut conditions = Conditions::new(metadata.generation);
     conditions.no("Accepted", problem.reason, problem.to_string());
-    (problem, conditions.list)
+    (problem, conditions.done())
 }

@@ -74,7 +74,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     for (target, fault) in &lacking {
         let mut conditions = Conditions::new(policy.metadata.generation);
         conditions.no("Accepted", fault.reason, fault.to_string());
-        ancestors.push((target_ref(&key.namespace, target), conditions.list));
+        ancestors.push((target_ref(&key.namespace, target), conditions.done()));
     }
     let severity = if said.refused.is_some() { Severity::Refused } else { Severity::Ignored };
     let problem = |(severity, fault): (Severity, &Fault)| {

@@ -25,7 +25,7 @@ impl Derived for ExtensionStatus {
                 problems.insert(0, fault.clone());
             }
         }
-        Some(StatusReport { status: Some(Status { conditions: conditions.list }), problems })
+        Some(StatusReport { status: Some(Status { conditions: conditions.done() }), problems })
     }
 
     fn poisoned(scope: &Emitter<'_>, id: &NsName, _: &engine::Fault) -> Option<Self::Value> {
@@ -33,6 +33,6 @@ impl Derived for ExtensionStatus {
         let fault = internal::problem(Severity::Refused, "");
         let mut conditions = Conditions::new(written.metadata.generation);
         conditions.no("Accepted", fault.reason, fault.to_string());
-        Some(StatusReport { status: Some(Status { conditions: conditions.list }), problems: vec![fault] })
+        Some(StatusReport { status: Some(Status { conditions: conditions.done() }), problems: vec![fault] })
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Gateway<'a> {
         if let Some((reason, why)) = &self.unjudged {
             conditions.no("portcullis.dev/Validation", *reason, &**why);
         }
-        conditions.list
+        conditions.done()
     }
 
     fn accepted(&self, conditions: &mut Conditions) {

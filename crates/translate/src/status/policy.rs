@@ -56,7 +56,7 @@ impl Derived for PolicyStatus {
                 let generation = list.first().and_then(|first| first.observed_generation).unwrap_or_default();
                 let mut conditions = Conditions { generation, list };
                 conditions.frozen(&told);
-                ancestor.conditions = conditions.list;
+                ancestor.conditions = conditions.done();
             }
         }
         Some(report)
@@ -123,7 +123,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
     for (target, problem) in &missing {
         let mut conditions = Conditions::new(written.metadata.generation);
         conditions.no("Accepted", problem.reason, problem.to_string());
-        ancestors.push((target.clone(), conditions.list));
+        ancestors.push((target.clone(), conditions.done()));
     }
     problems.extend(notes);
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
@@ -156,7 +156,7 @@ fn conditions(
             let nowhere = if nowhere { "; it is in force nowhere, so nothing is closed by it" } else { "" };
             conditions.no("Accepted", first.reason, format!("{}{nowhere}", all.join("; ")));
             problems.extend(faults.into_iter().cloned());
-            return conditions.list;
+            return conditions.done();
         }
         (None, []) => {
             let reason = if is_of_kgateway(id) { Reason::Valid } else { Reason::Accepted };
@@ -179,7 +179,7 @@ fn conditions(
         conditions.yes("portcullis.dev/UnusedReplacement", Reason::UnusedReplacement, &message);
         problems.push(Problem::new(Severity::Warning, Reason::UnusedReplacement, &unused[0].0, message));
     }
-    conditions.list
+    conditions.done()
 }
 
 /// Whether it is a kind of kgateway, whose conditions mean what they mean there.

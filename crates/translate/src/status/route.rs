@@ -218,7 +218,7 @@ impl Parent {
         if let Some(told) = frozen {
             conditions.frozen(told);
         }
-        conditions.list
+        conditions.done()
     }
 
     /// Why no rule is served there.

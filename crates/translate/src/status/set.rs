@@ -58,7 +58,7 @@ fn not_allowed(head: &Head) -> StatusReport<Status> {
     conditions.no("Accepted", Reason::NotAllowed, format!("spec.parentRef: {message}"));
     conditions.no("Programmed", Reason::NotAllowed, format!("spec.parentRef: {message}"));
     let problem = Problem::new(Severity::Refused, Reason::NotAllowed, "spec.parentRef", message);
-    let status = Status { conditions: conditions.list, listeners: Vec::new() };
+    let status = Status { conditions: conditions.done(), listeners: Vec::new() };
     StatusReport { status: Some(status), problems: vec![problem] }
 }
 
@@ -98,7 +98,7 @@ fn admitted(scope: &Emitter<'_>, key: &NsName, head: &Head, gateway: &NsName) ->
         _ => entries.programmed(whole, &mut conditions),
     }
     problems.extend(ignored);
-    Some(StatusReport { status: Some(Status { conditions: conditions.list, listeners }), problems })
+    Some(StatusReport { status: Some(Status { conditions: conditions.done(), listeners }), problems })
 }
 
 fn states(scope: &Scope<'_>, key: &NsName, model: &SetModel) -> Vec<Arc<ListenerState>> {

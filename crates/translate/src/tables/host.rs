@@ -20,7 +20,12 @@ tables! {
     WideAsked: ListenerId => ();
 }
 
-/// The virtual hosts of a route configuration.
+groups! {
+    /// The hostnames of a route configuration that listeners have which are not served.
+    UnservedHosts: RouteConfigId, Hostname => ();
+}
+
+/// The virtual hosts of a route configuration, but for that of hostnames which nobody serves.
 pub(crate) struct HostsOf;
 
 impl Group for HostsOf {
@@ -30,7 +35,5 @@ impl Group for HostsOf {
     type Entry = Host;
     type Summary = ();
 
-    fn hash(host: &Host) -> [u8; 16] {
-        *host.hash()
-    }
+    const HASH: Option<fn(&Host) -> [u8; 16]> = Some(|host| *host.hash());
 }

@@ -19,8 +19,8 @@ use super::{
 tables! {
     /// The listeners of Gateways of ours.
     ListenerRow: ListenerId => ListenerState;
-    /// Scheme and Gateway port of a listener of requests.
-    ServedAt: ListenerId => (Scheme, Port);
+    /// Scheme, Gateway port and hostname of a listener of requests.
+    ServedAt: ListenerId => (Scheme, Port, Hostname);
     /// A port of TCP at which a listener is served: the one that Envoy binds, and whether connections begin with TLS there.
     BoundAt: (NsName, Port) => (Port, bool);
     /// Has a port have the chain that all of its listeners of plain HTTP share.
@@ -69,9 +69,7 @@ impl Group for FilterChains {
     type Entry = Chained;
     type Summary = ();
 
-    fn hash(chained: &Chained) -> [u8; 16] {
-        *chained.encoded.hash()
-    }
+    const HASH: Option<fn(&Chained) -> [u8; 16]> = Some(|chained| *chained.encoded.hash());
 }
 
 /// A filter chain that is served.
@@ -196,7 +194,8 @@ impl ListenerSummary {
 
 /// The route configuration of what a listener serves; none of one that is not served.
 pub(crate) fn route_config(scope: &Scope<'_>, listener: &ListenerId) -> Option<RouteConfigId> {
-    Some(route_config_at(listener, *scope.get::<ServedAt>(listener)?))
+    let at = scope.get::<ServedAt>(listener)?;
+    Some(route_config_at(listener, (at.0, at.1)))
 }
 
 /// The same where its scheme and port are known.

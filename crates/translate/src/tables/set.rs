@@ -59,14 +59,16 @@ tables! {
     SoundPort: (NsName, Port, Transport) => ();
     /// Why nobody reaches a port of a Gateway by its Service; absent where that is not known.
     UnservedPort: (NsName, Port, Transport) => Unserved;
-    /// Has room be asked for what a listener of a ListenerSet takes by itself.
-    ListenerRoom: ListenerId => ();
+    /// Has room be asked for what the listeners of a ListenerSet take by themselves.
+    SetRoom: NsName => ();
     /// The same for all of a namespace at a Gateway.
     NamespaceRoom: (NsName, Arc<str>) => ();
     /// How many bytes the listeners of ListenerSets of a namespace may take at a Gateway; absent where there is room for all.
     RoomShare: NsName => u64;
     /// From which listener of ListenerSets of a namespace on there is no room at a Gateway; absent where there is for all.
     RoomBeyond: (NsName, Arc<str>) => Beyond;
+    /// Whether listeners of ListenerSets of a namespace have to ask whether there is room for them.
+    Crowded: (NsName, Arc<str>) => ();
     /// Why there is no room for a listener of a ListenerSet; absent where there is.
     WithoutRoom: ListenerId => Fault;
 }
@@ -83,7 +85,7 @@ groups! {
     /// The ListenerSets that a Gateway admits.
     SetsOf: NsName, Age => ();
     /// The listeners of ListenerSets at a port of a Gateway that can be served, and whether TLS ends there.
-    SoundAsks: (NsName, Port, Transport), (Age, usize) => (Port, bool);
+    SoundAsks: (NsName, Port, Transport), (Age, usize) => (Port, bool), sum of |(_, ends_tls)| u64::from(*ends_tls);
     /// The ports of a Gateway at which ListenerSets have listeners that can be served, with the port that Envoy binds, and whether
     /// TLS ends at any of them.
     SoundPorts: NsName, (Port, Transport) => (Port, bool);
@@ -109,10 +111,10 @@ pub(crate) struct Bound {
 pub(crate) struct Beyond {
     /// The first listener for which there is none.
     pub(crate) first: (Age, usize),
-    /// What all of them would take, in bytes.
-    pub(crate) asked: u64,
+    /// What all of them would take, in words, which few changes are for.
+    pub(crate) asked: String,
     /// What they may.
-    pub(crate) share: u64,
+    pub(crate) share: String,
 }
 
 /// Why nobody reaches a port by the Service of a Gateway.

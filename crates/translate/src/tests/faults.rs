@@ -326,7 +326,6 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             "PoliciesOf",
             "PolicyRow",
             "PortRival",
-            "ServedSlots",
             "WideActions",
             "WideLevel",
             "WidePriority",

@@ -455,27 +455,38 @@ fn a_port_that_the_load_balancer_does_not_serve_is_told_to_who_asks_for_it_alone
     assert!(programmed(&scene, "dns").starts_with("True"));
 }
 
-/// `many` sets on one port of one Gateway, each with a hostname and a route of its own.
-fn crowd(many: usize) -> Scene {
+/// `many` sets on one port of one Gateway, each with a listener and a route of its own.
+fn crowd(many: usize, namespace: fn(usize) -> String, listener: fn(&str) -> Value) -> Scene {
     let set = |index: usize| {
-        let set = listener_set(&format!("n{index}/set"), json!([http("a", 80, &format!("h{index}.com"))]));
-        let route = at(&format!("r{index}"), json!([at_set(&format!("n{index}/set"))]));
-        [set, route]
+        let name = format!("{}/set{index}", namespace(index));
+        let set = listener_set(&name, json!([listener(&format!("h{index}.com"))]));
+        [set, at(&format!("r{index}"), json!([at_set(&name)]))]
     };
     Scene::new((0..many).flat_map(set).chain([service("s"), edge("All")]))
 }
 
+/// What a change of one of `many` sets computes.
+fn computed(many: [usize; 2], namespace: fn(usize) -> String, listener: fn(&str) -> Value) -> [[usize; 2]; 4] {
+    let set = |name: &str, listeners: &[Value]| listener_set(&format!("n3/{name}"), json!(listeners));
+    let mut beside = listener("beside.com");
+    beside["name"] = json!("beside");
+    let changes: [&dyn Fn(&mut Scene) -> crate::Changes; 4] = [
+        &|scene| scene.put(set("set3", &[listener("other.com")])),
+        &|scene| scene.put(set("set3", &[listener("h3.com"), beside.clone()])),
+        &|scene| scene.put(set("new", &[listener("new.com")])),
+        &|scene| scene.remove(set("set3", &[listener("h3.com")])),
+    ];
+    changes.map(|change| many.map(|many| change(&mut crowd(many, namespace, listener)).computed))
+}
+
 #[test]
 fn a_change_of_one_of_many_sets_computes_the_same_as_of_one_of_few() {
-    let changes: [fn(&mut Scene) -> crate::Changes; 4] = [
-        |scene| scene.put(listener_set("n3/set", json!([http("a", 80, "other.com")]))),
-        |scene| scene.put(listener_set("n3/set", json!([http("a", 80, "h3.com"), http("b", 80, "h4.com")]))),
-        |scene| scene.put(listener_set("new/set", json!([http("a", 80, "new.com")]))),
-        |scene| scene.remove(listener_set("n3/set", json!([http("a", 80, "h3.com")]))),
-    ];
-    for (index, change) in changes.iter().enumerate() {
-        let [small, large] = [10, 200].map(|many| change(&mut crowd(many)).computed);
-        assert_eq!(small, large, "change {index}");
+    let plain = |host: &str| http("a", 80, host);
+    for [small, large] in computed([10, 200], |index| format!("n{index}"), plain) {
+        assert_eq!(small, large, "namespaces of their own");
+    }
+    for [small, large] in computed([10, 200], |_| "n3".to_owned(), plain) {
+        assert_eq!(small, large, "all of one namespace");
     }
 }
 

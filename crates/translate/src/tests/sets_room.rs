@@ -59,6 +59,35 @@ fn https_listeners_are_shared_out_between_namespaces_and_the_youngest_of_who_has
     assert_eq!(served(&scene), 5);
 }
 
+/// Each is a virtual host there; those that are not served are one, all together.
+#[test]
+fn http_listeners_are_shared_out_in_the_same_way_and_those_without_room_keep_their_hostnames_in_one_virtual_host() {
+    let set = |name: &str, count: usize, second: u8| {
+        let host = name.replace('/', ".");
+        let listener = |index: usize| http(&format!("l{index}"), 80, &format!("h{index}.{host}.example"));
+        born(listener_set(name, json!((0..count).map(listener).collect::<Vec<_>>())), second)
+    };
+    let mut settings = ir::Settings::default();
+    settings.capacity.max_bytes = 8 * 4 * crate::weight::HOST;
+    let edge = hosting("edge", json!([http("wild", 80, "*.example")]), "All");
+    let mut scene = Scene::with(settings, [edge, set("greedy/set", 60, 1), set("modest/set", 3, 2)]);
+    let domains = |scene: &Scene| {
+        let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80");
+        let hosts = config.expect("a route configuration")["virtualHosts"].clone();
+        let count = |host: &Value| host["domains"].as_array().map_or(0, Vec::len);
+        let hosts = hosts.as_array().cloned().unwrap_or_default();
+        let unserved = hosts.iter().find(|host| host["name"] == "unserved/*").map(count);
+        (hosts.len() - usize::from(unserved.is_some()), unserved)
+    };
+    assert_eq!(domains(&scene), (1 + 5 + 3, Some(55)), "a broader listener gets none of their requests");
+    assert!(accepted(&scene, "greedy/set", "l4").starts_with("True"));
+    let told = accepted(&scene, "greedy/set", "l5");
+    assert!(told.starts_with("False TooManyListeners") && told.contains("would take 235 KiB"), "{told}");
+    assert!(accepted(&scene, "modest/set", "l2").starts_with("True"));
+    scene.put(set("greedy/set", 5, 1));
+    assert_eq!(domains(&scene), (1 + 5 + 3, None));
+}
+
 #[test]
 fn what_policies_say_of_listeners_of_a_namespace_is_charged_to_its_room_and_to_nobody_elses() {
     let set = |name: &str, second: u8| {
@@ -87,11 +116,12 @@ fn what_policies_say_of_listeners_of_a_namespace_is_charged_to_its_room_and_to_n
     assert_eq!(served(&scene, "modest/set"), [true; 3]);
     assert!(accepted(&scene, "greedy/set", "plain").starts_with("False TooManyListeners"));
     assert_eq!(scene.gateway("infra/edge", "Accepted"), "True Accepted");
-    // One of whom nobody says anything takes no room but that of its hostname.
+    // Behind one for which there is no room nobody has any.
     scene.put(born(listener_set("greedy/late", json!([http("plain", 80, "late.example")])), 3));
-    assert!(accepted(&scene, "greedy/late", "plain").starts_with("True Accepted"));
+    assert!(accepted(&scene, "greedy/late", "plain").starts_with("False TooManyListeners"));
     scene.put(acl("greedy/set", 10));
     assert_eq!(served(&scene, "greedy/set"), [true; 3]);
+    assert!(accepted(&scene, "greedy/late", "plain").starts_with("True Accepted"));
     scene.remove(born(listener_set("greedy/late", json!([http("plain", 80, "late.example")])), 3));
     assert_eq!(scene.hosts("http/80"), hosts);
 }

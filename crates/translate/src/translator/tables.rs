@@ -33,8 +33,8 @@ use crate::{
         rule::{HandedDown, RulePolicies},
         secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
         wide::{
-            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, ServedSlots, SlotHolders, SlotWordAt, SlotWords,
-            WideActions, WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
+            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
+            WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
         },
     },
     resolve::{ResolvedAt, ResolvedRule, RuleFindings},
@@ -62,7 +62,7 @@ use crate::{
             TreePart, TreeParts,
         },
         gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
+        host::{HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
             EditionObjects, EditionRoutes, Editions, Extensions, Gateways, Grants, ListenerPolicies, ListenerSets,
@@ -83,9 +83,9 @@ use crate::{
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
         set::{
-            Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, GatewayPresence, HostAsks, HostHolder,
-            ListenerRoom, ListenerRooms, NamespaceRoom, OwnPorts, ParentOf, PortAsks, PortHolder, RoomAsks, RoomBeyond,
-            RoomShare, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRow, SetsOf, SoundAsks, SoundPort,
+            Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, Crowded, GatewayPresence, HostAsks,
+            HostHolder, ListenerRooms, NamespaceRoom, OwnPorts, ParentOf, PortAsks, PortHolder, RoomAsks, RoomBeyond,
+            RoomShare, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRoom, SetRow, SetsOf, SoundAsks, SoundPort,
             SoundPorts, UnservedPort, WithoutRoom,
         },
         stream::{
@@ -165,7 +165,6 @@ pub(super) fn all() -> Engine {
         .lookup::<WideActions>()
         .lookup::<ActionsAt>()
         .lookup::<WideSlots>()
-        .lookup::<ServedSlots>()
         .lookup::<ListenerSlots>()
         .lookup::<SlotWords>()
         .lookup::<SlotWordAt>()
@@ -206,12 +205,13 @@ pub(super) fn all() -> Engine {
         .lookup::<HostHolder>()
         .lookup::<AskedOfClients>()
         .derived_for_each::<SetRow, ListenerSets>(same)
-        .derived::<ListenerRoom>()
+        .derived_for_each::<SetRoom, ListenerSets>(same)
         .group::<ListenerRooms>()
         .derived::<NamespaceRoom>()
         .group::<RoomAsks>()
         .lookup::<RoomShare>()
         .lookup::<RoomBeyond>()
+        .lookup::<Crowded>()
         .lookup::<WithoutRoom>()
         .lookup::<UnservedPort>()
         .group::<SoundAsks>()
@@ -371,6 +371,7 @@ pub(super) fn all() -> Engine {
         .lookup::<Owner>()
         .derived::<VirtualHost>()
         .group::<HostsOf>()
+        .group::<UnservedHosts>()
         .derived::<ReferredEntry>()
         .group::<ReferredEntries>()
         .lookup::<ShownThere>()

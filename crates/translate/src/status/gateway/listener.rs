@@ -1,10 +1,12 @@
 //! The status of one listener.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api::{shared::RouteGroupKind, status::ListenerStatus};
 use engine::Scope;
-use ir::{ListenerId, ListenerName, NsName, ParentId, Problem, Reason, Severity, listener::ListenerProtocol};
+use ir::{
+    ListenerId, ListenerName, NsName, ParentId, Problem, Reason, RouteKind, Severity, listener::ListenerProtocol,
+};
 
 use super::{Conditions, and_notes, listed, unresolved};
 use crate::{
@@ -81,10 +83,18 @@ pub(in crate::status) fn status(
     let attached = owner.scope.group::<AttachedRoutes>(&owner.id(own)).len();
     ListenerStatus {
         name: own.name.clone(),
-        supported_kinds: own.kinds.iter().map(|kind| RouteGroupKind::gateway_api(kind.name())).collect(),
+        supported_kinds: own.kinds.iter().copied().filter_map(supported).collect(),
         attached_routes: i32::try_from(attached).unwrap_or(i32::MAX),
-        conditions: listener.conditions.list,
+        conditions: listener.conditions.done(),
     }
+}
+
+/// A kind of routes, with texts that all listeners share.
+fn supported(kind: RouteKind) -> Option<RouteGroupKind> {
+    static ALL: LazyLock<Vec<RouteGroupKind>> =
+        LazyLock::new(|| RouteKind::ALL.iter().map(|kind| RouteGroupKind::gateway_api(kind.name())).collect());
+    let place = RouteKind::ALL.iter().position(|other| *other == kind)?;
+    ALL.get(place).cloned()
 }
 
 struct Listener<'a> {
