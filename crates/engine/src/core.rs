@@ -50,10 +50,12 @@ pub(crate) trait Store: Any + Send {
     fn present(&self, row: Row) -> bool {
         self.holds(row)
     }
+    /// What a row reads that is not there, by name: it is computed for that.
+    fn missed(&self, core: &Core, row: Row) -> Vec<String>;
     fn find_described(&self, key: &str) -> Option<NodeId>;
-    /// The keys of all rows.
+    /// The keys of all rows, with their nodes.
     #[cfg(debug_assertions)]
-    fn keys(&self) -> Vec<String>;
+    fn keys(&self) -> Vec<(String, NodeId)>;
     fn emitted_by(&self, emitter: NodeId) -> Vec<String>;
     fn emitters(&self, row: Row) -> Vec<(String, NodeId)>;
     /// Its figures; `batch` is the number of the last batch.
@@ -208,6 +210,20 @@ impl Core {
         }
         origins.sort_unstable();
         origins
+    }
+
+    /// Rows that ought to have been recycled.
+    #[cfg(debug_assertions)]
+    pub(crate) fn left_behind(&self) -> Vec<String> {
+        let graph = self.graph.borrow();
+        let is_needed = |node: NodeId| {
+            let cell = graph.cell(node);
+            graph.has_readers(node) || graph.demand_count(node) > 0 || self.store(cell.place).holds(cell.row)
+        };
+        let all =
+            self.stores.iter().flat_map(|store| store.keys().into_iter().map(move |(key, node)| (store, key, node)));
+        let left = all.filter(|(.., node)| !is_needed(*node));
+        left.map(|(store, key, _)| format!("{}({key})", store.name())).collect()
     }
 
     /// Panics if the row is to.

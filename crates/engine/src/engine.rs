@@ -179,7 +179,13 @@ impl Engine {
     #[cfg(debug_assertions)]
     pub fn computed_rows(&self) -> Vec<(&'static str, String)> {
         let computed = self.core.stores.iter().filter(|store| matches!(store.kind(), Kind::Lookup | Kind::Derived));
-        computed.flat_map(|store| store.keys().into_iter().map(|key| (store.name(), key))).collect()
+        computed.flat_map(|store| store.keys().into_iter().map(|(key, _)| (store.name(), key))).collect()
+    }
+
+    /// The rows that hold nothing, and that nobody reads or demands: after a settling there are none. For tests.
+    #[cfg(debug_assertions)]
+    pub fn left_behind(&self) -> Vec<String> {
+        self.core.left_behind()
     }
 
     #[cfg(debug_assertions)]

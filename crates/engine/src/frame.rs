@@ -3,12 +3,12 @@
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::graph::{NodeId, NodeList, Place};
+use crate::graph::{NodeId, NodeList, Place, ReadList};
 
 /// What a computation has read, demanded and emitted so far.
 #[derive(Default)]
 pub(crate) struct Frame {
-    pub(crate) reads: NodeList,
+    pub(crate) reads: ReadList,
     pub(crate) demands: NodeList,
     /// The places of the groups that it emitted into; what it emitted is staged there.
     pub(crate) groups: SmallVec<[Place; 4]>,

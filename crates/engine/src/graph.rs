@@ -10,6 +10,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::chunks::Chunks;
+use crate::misses::{Miss, Misses};
 
 /// A place in the settling order: the index of a table or group in the order of registration.
 pub(crate) type Place = u16;
@@ -33,17 +34,46 @@ const ROOT: u8 = 8;
 const TROUBLED: u8 = 16;
 
 /// One end of a read. In `reads` it names the node read and the position of the other end in that node's `readers`;
-/// in `readers` the reverse.
+/// in `readers` the reverse. A read of what is not there has no other end: its place stands for a node, and the hash for a
+/// position.
 #[derive(Clone, Copy)]
 struct Edge {
     node: NodeId,
     pos: u32,
 }
 
+/// Set in the place of an [`Edge`] that has no other end. No node has such a number.
+const MISSED: u32 = 1 << 31;
+
+impl Edge {
+    fn missed(Miss { place, hash }: Miss) -> Self {
+        Self { node: NodeId(MISSED | u32::from(place)), pos: hash }
+    }
+
+    fn read(self) -> Read {
+        match Place::try_from(self.node.0 & !MISSED) {
+            Ok(place) if self.node.0 & MISSED != 0 => Read::Miss(Miss { place, hash: self.pos }),
+            _ => Read::Node(self.node),
+        }
+    }
+}
+
 type Edges = SmallVec<[Edge; 2]>;
+
+/// What a row has read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A row or a group.
+    Node(NodeId),
+    /// One that is not there.
+    Miss(Miss),
+}
 
 /// Nodes as a computation lists them.
 pub(crate) type NodeList = SmallVec<[NodeId; 12]>;
+
+/// What a computation has read, in its order.
+pub(crate) type ReadList = SmallVec<[Read; 12]>;
 
 /// What a derived row produces besides its value. Few rows do, so it is kept apart.
 #[derive(Default)]
@@ -82,6 +112,7 @@ pub(crate) struct Cell {
 pub(crate) struct Graph {
     nodes: Chunks<Node>,
     free: Vec<NodeId>,
+    misses: Misses,
     /// By place: what waits, by (depth, row).
     queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
     /// A bit for each place: whether it has anything to do. A batch looks at no place that has nothing.
@@ -89,6 +120,20 @@ pub(crate) struct Graph {
     suspects: Vec<NodeId>,
     stamp: u64,
     batch: u32,
+}
+
+impl Read {
+    fn node(self) -> Option<NodeId> {
+        if let Self::Node(node) = self { Some(node) } else { None }
+    }
+
+    fn miss(&self) -> Option<Miss> {
+        if let Self::Miss(miss) = self { Some(*miss) } else { None }
+    }
+}
+
+fn nodes(reads: &[Read]) -> impl Iterator<Item = NodeId> {
+    reads.iter().filter_map(|read| read.node())
 }
 
 fn index(i: usize) -> u32 {
@@ -100,6 +145,7 @@ impl Graph {
         Self {
             nodes: Chunks::default(),
             free: Vec::new(),
+            misses: Misses::new(places),
             queues: (0..places).map(|_| BinaryHeap::new()).collect(),
             busy: vec![0; places.div_ceil(64)],
             suspects: Vec::new(),
@@ -135,7 +181,9 @@ impl Graph {
             self.nodes[id.0 as usize] = node;
             id
         } else {
-            NodeId(index(self.nodes.push(node)))
+            let id = index(self.nodes.push(node));
+            assert!(id < MISSED, "fewer than 2^31 nodes");
+            NodeId(id)
         }
     }
 
@@ -208,7 +256,7 @@ impl Graph {
         (times, self.next_stamp())
     }
 
-    fn next_stamp(&mut self) -> u64 {
+    pub(crate) fn next_stamp(&mut self) -> u64 {
         self.stamp += 1;
         self.stamp
     }
@@ -276,13 +324,26 @@ impl Graph {
     pub(crate) fn wake_readers(&mut self, id: NodeId) {
         let readers = std::mem::take(&mut self.node_mut(id).readers);
         for edge in &readers {
-            let reader = self.node_mut(edge.node);
-            if reader.flags & STALE == 0 {
-                reader.flags |= STALE;
-                self.enqueue(edge.node);
-            }
+            self.wake(edge.node);
         }
         self.node_mut(id).readers = readers;
+    }
+
+    /// Where there was nothing, there is something now: who missed it must be computed again. `hash` is that of its key.
+    pub(crate) fn wake_missing(&mut self, place: Place, hash: impl FnOnce() -> u32) {
+        if self.misses.is_empty_at(place) {
+            return;
+        }
+        let Some(reader) = self.misses.reader(Miss { place, hash: hash() }) else { return };
+        self.wake(reader);
+    }
+
+    fn wake(&mut self, id: NodeId) {
+        let reader = self.node_mut(id);
+        if reader.flags & STALE == 0 {
+            reader.flags |= STALE;
+            self.enqueue(id);
+        }
     }
 
     pub(crate) fn set_stale(&mut self, id: NodeId, stale: bool) {
@@ -309,38 +370,81 @@ impl Graph {
 
     // Reads
 
+    /// Takes note that a row reads what is not there, where no other row does. Tells whether that is so; it is to be listed
+    /// among what the row reads then.
+    pub(crate) fn claim_miss(&mut self, miss: Miss, reader: NodeId) -> bool {
+        self.misses.claim(miss, reader)
+    }
+
+    /// Takes back what was claimed, of reads that do not become those of the row.
+    pub(crate) fn drop_misses(&mut self, id: NodeId, reads: &[Read]) {
+        for read in reads {
+            if let Read::Miss(miss) = read
+                && self.node(id).reads.iter().all(|edge| edge.read() != *read)
+            {
+                self.misses.release(*miss);
+            }
+        }
+    }
+
     /// Replaces what the node reads. `new` may hold duplicates.
-    pub(crate) fn set_reads(&mut self, id: NodeId, new: &[NodeId]) {
+    pub(crate) fn set_reads(&mut self, id: NodeId, new: &[Read]) {
         let old = &self.node(id).reads;
-        if old.len() == new.len() && old.iter().zip(new).all(|(edge, new)| edge.node == *new) {
+        if old.len() == new.len() && old.iter().zip(new).all(|(edge, new)| edge.read() == *new) {
             return;
         }
+        self.set_misses(id, new);
         let wanted = self.next_stamp();
-        for target in new {
-            self.node_mut(*target).stamp = wanted;
+        for target in nodes(new) {
+            self.node_mut(target).stamp = wanted;
         }
         // From the end, because removing moves the last edge into the gap.
         for i in (0..self.node(id).reads.len()).rev() {
-            let target = self.node(id).reads[i].node;
-            if self.node(target).stamp != wanted {
+            if let Read::Node(target) = self.node(id).reads[i].read()
+                && self.node(target).stamp != wanted
+            {
                 self.remove_read(id, i);
             }
         }
         let kept = self.next_stamp();
         for i in 0..self.node(id).reads.len() {
-            let target = self.node(id).reads[i].node;
-            self.node_mut(target).stamp = kept;
+            if let Read::Node(target) = self.node(id).reads[i].read() {
+                self.node_mut(target).stamp = kept;
+            }
         }
-        for target in new {
-            if self.node(*target).stamp != kept {
-                self.node_mut(*target).stamp = kept;
-                self.add_read(id, *target);
+        let reads = &mut self.node_mut(id).reads;
+        // Most rows read the same for ever.
+        reads.reserve_exact(new.len().saturating_sub(reads.len()));
+        for target in nodes(new) {
+            if self.node(target).stamp != kept {
+                self.node_mut(target).stamp = kept;
+                self.add_read(id, target);
             }
         }
         let reads = &mut self.node_mut(id).reads;
         if reads.spilled() && reads.len() * 4 <= reads.capacity() {
             reads.shrink_to_fit();
         }
+    }
+
+    /// Replaces what the node reads that is not there, all of which is claimed.
+    fn set_misses(&mut self, id: NodeId, new: &[Read]) {
+        let mut before: SmallVec<[Miss; 4]> = SmallVec::new();
+        for i in (0..self.node(id).reads.len()).rev() {
+            if let Read::Miss(miss) = self.node(id).reads[i].read() {
+                before.push(miss);
+                self.take_read(id, i);
+            }
+        }
+        let mut now: SmallVec<[Miss; 4]> = new.iter().filter_map(Read::miss).collect();
+        now.sort_unstable();
+        now.dedup();
+        for miss in before {
+            if now.binary_search(&miss).is_err() {
+                self.misses.release(miss);
+            }
+        }
+        self.node_mut(id).reads.extend(now.into_iter().map(Edge::missed));
     }
 
     fn add_read(&mut self, reader: NodeId, target: NodeId) {
@@ -351,11 +455,19 @@ impl Graph {
         self.node_mut(reader).reads.push(Edge { node: target, pos: back });
     }
 
-    fn remove_read(&mut self, reader: NodeId, i: usize) {
+    /// Takes one end away; the last one takes its position.
+    fn take_read(&mut self, reader: NodeId, i: usize) -> Edge {
         let edge = self.node_mut(reader).reads.swap_remove(i);
-        if let Some(&moved) = self.node(reader).reads.get(i) {
-            self.node_mut(moved.node).readers[moved.pos as usize].pos = index(i);
+        if let Some(&moved) = self.node(reader).reads.get(i)
+            && let Read::Node(target) = moved.read()
+        {
+            self.node_mut(target).readers[moved.pos as usize].pos = index(i);
         }
+        edge
+    }
+
+    fn remove_read(&mut self, reader: NodeId, i: usize) {
+        let edge = self.take_read(reader, i);
         let readers = &mut self.node_mut(edge.node).readers;
         readers.swap_remove(edge.pos as usize);
         if readers.spilled() && readers.len() * 8 <= readers.capacity() {
@@ -439,8 +551,9 @@ impl Graph {
         self.nodes.len()
     }
 
+    /// The rows and groups that it reads. What is not there is not among them, but for what several rows read.
     pub(crate) fn reads(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        self.node(id).reads.iter().map(|edge| edge.node)
+        self.node(id).reads.iter().filter_map(|edge| edge.read().node())
     }
 
     pub(crate) fn readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> {

@@ -11,7 +11,8 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::core::{Core, Store, Turn};
-use crate::graph::{NodeId, Place, Row};
+use crate::graph::{NodeId, Place, Read, Row};
+use crate::misses::Miss;
 use crate::pages::{Content, View};
 use crate::rows::Rows;
 use crate::stats::{Counts, Kind, TableStats};
@@ -107,16 +108,28 @@ impl<G: Group> GroupStore<G> {
     }
 
     fn intern(&self, core: &Core, data: &mut Data<G>, key: &G::Key) -> Row {
-        let place = self.place;
-        data.rows.intern(key, |row| (core.graph.borrow_mut().add(place, row, G::depth(key)), Arc::clone(&self.empty)))
+        data.rows.intern(key, |row| self.make(core, row, key))
     }
 
-    /// The group's node, made if there is none, and its content.
-    pub(crate) fn read(&self, core: &Core, key: &G::Key) -> (NodeId, View<G>) {
+    fn make(&self, core: &Core, row: Row, key: &G::Key) -> (NodeId, Arc<Content<G>>) {
+        (core.graph.borrow_mut().add(self.place, row, G::depth(key)), Arc::clone(&self.empty))
+    }
+
+    /// The group's node and its content, or that it has none, for `reader`.
+    pub(crate) fn read(&self, core: &Core, key: &G::Key, reader: NodeId) -> (Read, View<G>) {
         let data = &mut *self.data.borrow_mut();
-        let row = self.intern(core, data, key);
-        let slot = data.rows.slot(row);
-        (slot.node, View(Arc::clone(&slot.payload)))
+        let place = self.place;
+        let missed = |hash| {
+            let miss = Miss { place, hash };
+            core.graph.borrow_mut().claim_miss(miss, reader).then_some(miss)
+        };
+        match data.rows.intern_unless(key, missed, |row| self.make(core, row, key)) {
+            Ok(row) => {
+                let slot = data.rows.slot(row);
+                (Read::Node(slot.node), View(Arc::clone(&slot.payload)))
+            }
+            Err(miss) => (Read::Miss(miss), View(Arc::clone(&self.empty))),
+        }
     }
 
     /// The group as it is, without a trace.
@@ -128,12 +141,11 @@ impl<G: Group> GroupStore<G> {
         self.data.borrow().rows.get(key).map(|slot| slot.node)
     }
 
-    /// An emission of the row that is being computed. Tells the group's node.
-    pub(crate) fn stage(&self, core: &Core, key: &G::Key, sort: G::Sort, entry: G::Entry) -> NodeId {
+    /// An emission of the row that is being computed.
+    pub(crate) fn stage(&self, core: &Core, key: &G::Key, sort: G::Sort, entry: G::Entry) {
         let data = &mut *self.data.borrow_mut();
         let row = self.intern(core, data, key);
         data.staged.push(Staged(row, sort, entry));
-        data.rows.slot(row).node
     }
 
     /// Brings one group and sort key to what the operations say. Tells whether a reader sees a difference.
@@ -230,6 +242,7 @@ impl<G: Group> Store for GroupStore<G> {
         let mut graph = core.graph.borrow_mut();
         graph.dequeued(node);
         graph.wake_readers(node);
+        graph.wake_missing(self.place, || data.rows.missed_by(row));
         data.counts.counting(graph.batch()).changed += 1;
         Turn { computed: false, changed: true }
     }
@@ -272,12 +285,16 @@ impl<G: Group> Store for GroupStore<G> {
         format!("{}({:?})", G::NAME, self.data.borrow().rows.slot(row).key)
     }
 
+    fn missed(&self, _core: &Core, _row: Row) -> Vec<String> {
+        Vec::new()
+    }
+
     fn find_described(&self, key: &str) -> Option<NodeId> {
         self.data.borrow().rows.find_described(key)
     }
 
     #[cfg(debug_assertions)]
-    fn keys(&self) -> Vec<String> {
+    fn keys(&self) -> Vec<(String, NodeId)> {
         self.data.borrow().rows.described()
     }
 

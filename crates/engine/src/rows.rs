@@ -30,6 +30,11 @@ impl<K, P> Default for Rows<K, P> {
     }
 }
 
+/// Other bits than those by which a table of few rows finds them.
+fn missed_by(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
 const USED: &str = "a row number is only held while its row exists";
 
 impl<K: Key, P> Rows<K, P> {
@@ -38,8 +43,20 @@ impl<K: Key, P> Rows<K, P> {
     }
 
     pub(crate) fn find(&self, key: &K) -> Option<Row> {
-        let hash = self.hasher.hash_one(key);
+        self.find_hashed(self.hash(key), key)
+    }
+
+    fn find_hashed(&self, hash: u64, key: &K) -> Option<Row> {
         self.index.find(hash, |row| self.slot(*row).key == *key).copied()
+    }
+
+    fn hash(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The hash by which a row is missed: see [`crate::misses`].
+    pub(crate) fn missed_by(&self, row: Row) -> u32 {
+        missed_by(self.hash(&self.slot(row).key))
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<&Slot<K, P>> {
@@ -51,10 +68,10 @@ impl<K: Key, P> Rows<K, P> {
         self.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
     }
 
-    /// All keys, as they print.
+    /// All keys, as they print, with their nodes.
     #[cfg(debug_assertions)]
-    pub(crate) fn described(&self) -> Vec<String> {
-        self.iter().map(|slot| format!("{:?}", slot.key)).collect()
+    pub(crate) fn described(&self) -> Vec<(String, NodeId)> {
+        self.iter().map(|slot| (format!("{:?}", slot.key), slot.node)).collect()
     }
 
     pub(crate) fn slot(&self, row: Row) -> &Slot<K, P> {
@@ -67,9 +84,23 @@ impl<K: Key, P> Rows<K, P> {
 
     /// The row of a key, made by `make` if there is none.
     pub(crate) fn intern(&mut self, key: &K, make: impl FnOnce(Row) -> (NodeId, P)) -> Row {
-        let hash = self.hasher.hash_one(key);
-        if let Some(row) = self.index.find(hash, |row| self.slot(*row).key == *key) {
-            return *row;
+        let (Ok(row) | Err(row)) = self.intern_unless(key, |_| None::<Row>, make);
+        row
+    }
+
+    /// The same, unless there is none and `instead` has something in its place, by the hash by which it is missed.
+    pub(crate) fn intern_unless<I>(
+        &mut self,
+        key: &K,
+        instead: impl FnOnce(u32) -> Option<I>,
+        make: impl FnOnce(Row) -> (NodeId, P),
+    ) -> Result<Row, I> {
+        let hash = self.hash(key);
+        if let Some(row) = self.find_hashed(hash, key) {
+            return Ok(row);
+        }
+        if let Some(instead) = instead(missed_by(hash)) {
+            return Err(instead);
         }
         let row =
             self.free.pop().unwrap_or_else(|| Row::try_from(self.slots.push(None)).expect("fewer than 2^32 rows"));
@@ -77,13 +108,13 @@ impl<K: Key, P> Rows<K, P> {
         self.slots[row as usize] = Some(Slot { key: key.clone(), node, payload });
         let Self { index, hasher, slots, .. } = self;
         index.insert_unique(hash, row, |row| hasher.hash_one(&slots[*row as usize].as_ref().expect(USED).key));
-        row
+        Ok(row)
     }
 
     /// Forgets a row; its number will be used again.
     pub(crate) fn remove(&mut self, row: Row) -> Slot<K, P> {
         let slot = self.slots[row as usize].take().expect(USED);
-        let hash = self.hasher.hash_one(&slot.key);
+        let hash = self.hash(&slot.key);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == row) {
             entry.remove();
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::core::{Core, Moment};
 use crate::fault::{self, Ended, Fault};
 use crate::frame::Frame;
-use crate::graph::{NodeId, Place};
+use crate::graph::{NodeId, Place, Read};
 use crate::pages::View;
 use crate::table::{Derived, Group, Lookup, Table};
 
@@ -33,6 +33,8 @@ pub struct Scope<'a> {
     frame: RefCell<Frame>,
     /// Its first panic.
     panicked: RefCell<Option<Fault>>,
+    /// What it reads and is not there, by name, where somebody asks for that.
+    missed: Option<RefCell<Vec<String>>>,
 }
 
 impl Scope<'_> {
@@ -42,15 +44,21 @@ impl Scope<'_> {
     /// while something demands it; reading does not demand it, but the reader is woken once it appears.
     pub fn get<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
         let (place, store) = self.core.table::<T>();
-        let layered = self.check_place(place, READ, T::NAME, key);
-        let (node, row) = store.node(self.core, key);
-        if layered {
-            self.check_depth(node, READ);
+        if self.check_place(place, READ, T::NAME, key) {
+            self.check_depth(place, store.depth(key), READ, T::NAME, key);
         }
+        let (node, row) = match store.read(self.core, key, self.node) {
+            Ok(read) => read,
+            Err(miss) => {
+                self.frame.borrow_mut().reads.push(Read::Miss(miss));
+                self.name(T::NAME, key);
+                return None;
+            }
+        };
         let (stale, mut troubled) = {
             let mut graph = self.core.graph.borrow_mut();
             if graph.first_touch(node, self.stamp) {
-                self.frame.borrow_mut().reads.push(node);
+                self.frame.borrow_mut().reads.push(Read::Node(node));
             }
             (graph.is_stale(node), graph.is_troubled(node))
         };
@@ -61,7 +69,11 @@ impl Scope<'_> {
         if troubled && let Some(fault) = self.core.poison(node) {
             fault.spread();
         }
-        store.value(row)
+        let value = store.value(row);
+        if value.is_none() {
+            self.name(T::NAME, key);
+        }
+        value
     }
 
     /// What `part` returns, or why it did not: it panicked, or read a poisoned row.
@@ -88,15 +100,25 @@ impl Scope<'_> {
     /// The group as it stands; empty if nothing was emitted into it.
     pub fn group<G: Group>(&self, key: &G::Key) -> View<G> {
         let (place, store) = self.core.groups::<G>();
-        let layered = self.check_place(place, READ, G::NAME, key);
-        let (node, view) = store.read(self.core, key);
-        if layered {
-            self.check_depth(node, READ);
+        if self.check_place(place, READ, G::NAME, key) {
+            self.check_depth(place, G::depth(key), READ, G::NAME, key);
         }
-        if self.core.graph.borrow_mut().first_touch(node, self.stamp) {
-            self.frame.borrow_mut().reads.push(node);
+        let (read, view) = store.read(self.core, key, self.node);
+        let is_known = |node| !self.core.graph.borrow_mut().first_touch(node, self.stamp);
+        if !matches!(read, Read::Node(node) if is_known(node)) {
+            self.frame.borrow_mut().reads.push(read);
+        }
+        if view.is_empty() {
+            self.name(G::NAME, key);
         }
         view
+    }
+
+    /// Names what was read and is not there, if somebody asks for that.
+    fn name(&self, name: &str, key: &dyn std::fmt::Debug) {
+        if let Some(missed) = &self.missed {
+            missed.borrow_mut().push(format!("{name}({key:?})"));
+        }
     }
 
     /// Panics unless a table or group stands where it must: before this row's to be read, after it to be written, or
@@ -114,22 +136,15 @@ impl Scope<'_> {
     }
 
     /// Panics unless a row or group of the same layers comes before this row to be read, after it to be written.
-    fn check_depth(&self, other: NodeId, (verb, side): Access) {
-        let at = self.core.moment(other);
-        let (depth, place) = if side.is_lt() { ("lower", "before") } else { ("greater", "after") };
-        let stands_right = at.cmp(&self.at) == side;
-        if !stands_right {
-            // Made for this, perhaps.
-            self.core.graph.borrow_mut().suspect(other);
-        }
+    fn check_depth(&self, place: Place, depth: u32, (verb, side): Access, name: &str, key: &dyn std::fmt::Debug) {
+        let at = Moment { layers: self.core.layers(place), depth, place };
+        let (than, stands) = if side.is_lt() { ("lower", "before") } else { ("greater", "after") };
         assert!(
-            stands_right,
-            "{} of depth {} may not {verb} {} of depth {}: it must have a strictly {depth} depth, or the same and be \
-             registered {place}",
+            at.cmp(&self.at) == side,
+            "{} of depth {} may not {verb} {name}({key:?}) of depth {depth}: it must have a strictly {than} depth, or the \
+             same and be registered {stands}",
             self.core.describe(self.node),
             self.at.depth,
-            self.core.describe(other),
-            at.depth,
         );
     }
 }
@@ -150,17 +165,13 @@ pub(crate) struct Trouble {
 }
 
 /// Computes a row of a lookup table.
-pub(crate) fn lookup<T: Lookup>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Computed<T::Value> {
-    let emitter = Emitter::new(core, node, stamp);
-    let value = emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault));
-    emitter.commit(value)
+pub(crate) fn lookup<T: Lookup>(emitter: &Emitter<'_>, key: &T::Key) -> Result<Option<T::Value>, Fault> {
+    emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault))
 }
 
 /// Computes a row of a derived table.
-pub(crate) fn derived<T: Derived>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Computed<T::Value> {
-    let emitter = Emitter::new(core, node, stamp);
-    let value = emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault));
-    emitter.commit(value)
+pub(crate) fn derived<T: Derived>(emitter: &Emitter<'_>, key: &T::Key) -> Result<Option<T::Value>, Fault> {
+    emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault))
 }
 
 /// Through which a [`Derived`] row reads, demands and emits. What it demands and emits must belong to tables and groups
@@ -179,9 +190,26 @@ impl<'a> Deref for Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
+    pub(crate) fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
         let (frame, panicked) = (RefCell::default(), RefCell::default());
-        Self { scope: Scope { core, node, at: core.moment(node), stamp, frame, panicked } }
+        Self { scope: Scope { core, node, at: core.moment(node), stamp, frame, panicked, missed: None } }
+    }
+
+    /// For a computation of which nothing becomes but the names of what it reads and is not there.
+    pub(crate) fn naming(core: &'a Core, node: NodeId) -> Self {
+        let stamp = core.graph.borrow_mut().next_stamp();
+        let mut emitter = Self::new(core, node, stamp);
+        emitter.scope.missed = Some(RefCell::default());
+        emitter
+    }
+
+    /// What it has read that is not there.
+    pub(crate) fn missed(self) -> Vec<String> {
+        let Scope { core, node, frame, missed, .. } = self.scope;
+        let mut frame = frame.into_inner();
+        frame.withdraw(core);
+        core.graph.borrow_mut().drop_misses(node, &frame.reads);
+        missed.map(RefCell::into_inner).unwrap_or_default()
     }
 
     /// The value of the row, or (an error) what its readers are poisoned with.
@@ -213,7 +241,7 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    fn commit<V>(self, value: Result<Option<V>, Fault>) -> Computed<V> {
+    pub(crate) fn commit<V>(self, value: Result<Option<V>, Fault>) -> Computed<V> {
         let Scope { core, node, frame, panicked, .. } = self.scope;
         frame.into_inner().commit(core, node);
         let own = panicked.into_inner();
@@ -229,11 +257,10 @@ impl Emitter<'_> {
     #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn demand<T: Derived>(&self, key: T::Key) {
         let (place, store) = self.core.table::<T>();
-        let layered = self.check_place(place, DEMAND, T::NAME, &key);
-        let (node, _) = store.node(self.core, &key);
-        if layered {
-            self.check_depth(node, DEMAND);
+        if self.check_place(place, DEMAND, T::NAME, &key) {
+            self.check_depth(place, store.depth(&key), DEMAND, T::NAME, &key);
         }
+        let (node, _) = store.node(self.core, &key);
         self.frame.borrow_mut().demands.push(node);
     }
 
@@ -242,15 +269,14 @@ impl Emitter<'_> {
     #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn emit<G: Group>(&self, group: G::Key, sort: G::Sort, entry: G::Entry) {
         let (place, store) = self.core.groups::<G>();
-        let layered = self.check_place(place, EMIT, G::NAME, &group);
+        if self.check_place(place, EMIT, G::NAME, &group) {
+            self.check_depth(place, G::depth(&group), EMIT, G::NAME, &group);
+        }
         // First, so that a row that panics takes back what is staged.
         let groups = &mut self.frame.borrow_mut().groups;
         if !groups.contains(&place) {
             groups.push(place);
         }
-        let node = store.stage(self.core, &group, sort, entry);
-        if layered {
-            self.check_depth(node, EMIT);
-        }
+        store.stage(self.core, &group, sort, entry);
     }
 }

@@ -34,7 +34,7 @@ pub struct TableStats {
     pub name: &'static str,
     /// What it is.
     pub kind: Kind,
-    /// Rows (or groups) held, those included that do not exist but are read or demanded.
+    /// Rows (or groups) held, those included that do not exist but are demanded, or read by several rows.
     pub rows: usize,
     /// Rows computed in the last batch.
     pub computed: usize,

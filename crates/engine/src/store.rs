@@ -13,14 +13,15 @@ use crate::core::{Core, Store, Turn};
 use crate::fault::Fault;
 use crate::frame::Frame;
 use crate::graph::{NodeId, Place, Row};
+use crate::misses::Miss;
 use crate::rows::Rows;
-use crate::scope::{Computed, Trouble};
+use crate::scope::{Computed, Emitter, Trouble};
 use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Table;
 
-/// Computes a row, and takes over in the graph what it read, demanded and emitted.
+/// Computes a row: its value, or (an error) what its readers are poisoned with.
 pub(crate) type Compute<T> =
-    fn(core: &Core, node: NodeId, stamp: u64, key: &<T as Table>::Key) -> Computed<<T as Table>::Value>;
+    fn(emitter: &Emitter<'_>, key: &<T as Table>::Key) -> Result<Option<<T as Table>::Value>, Fault>;
 
 /// How the rows of a table come to their values.
 pub(crate) enum Source<T: Table> {
@@ -100,10 +101,12 @@ impl<T: Table> TableStore<T> {
     }
 
     fn intern(&self, core: &Core, data: &mut Data<T>, key: &T::Key) -> Row {
-        data.rows.intern(key, |row| {
-            let node = core.graph.borrow_mut().add(self.place, row, (self.depth)(key));
-            (node, Value { now: None, written: false })
-        })
+        data.rows.intern(key, |row| self.make(core, row, key))
+    }
+
+    fn make(&self, core: &Core, row: Row, key: &T::Key) -> (NodeId, Value<T>) {
+        let node = core.graph.borrow_mut().add(self.place, row, (self.depth)(key));
+        (node, Value { now: None, written: false })
     }
 
     /// The node of a key, made if there is none.
@@ -111,6 +114,26 @@ impl<T: Table> TableStore<T> {
         let data = &mut *self.data.borrow_mut();
         let row = self.intern(core, data, key);
         (data.rows.slot(row).node, row)
+    }
+
+    /// The same for `reader`, if the key has a row; what else it takes note of is that there is none.
+    pub(crate) fn read(&self, core: &Core, key: &T::Key, reader: NodeId) -> Result<(NodeId, Row), Miss> {
+        if self.is_lookup() {
+            return Ok(self.node(core, key));
+        }
+        let data = &mut *self.data.borrow_mut();
+        let place = self.place;
+        let missed = |hash| {
+            let miss = Miss { place, hash };
+            core.graph.borrow_mut().claim_miss(miss, reader).then_some(miss)
+        };
+        let row = data.rows.intern_unless(key, missed, |row| self.make(core, row, key))?;
+        Ok((data.rows.slot(row).node, row))
+    }
+
+    /// The depth of a key.
+    pub(crate) fn depth(&self, key: &T::Key) -> u32 {
+        (self.depth)(key)
     }
 
     pub(crate) fn find(&self, key: &T::Key) -> Option<NodeId> {
@@ -231,7 +254,11 @@ impl<T: Table> TableStore<T> {
         };
         let computed = match &self.source {
             Source::Input => unreachable!("input rows are not computed"),
-            Source::Lookup(compute) | Source::Derived(compute) => compute(core, node, stamp, &key),
+            Source::Lookup(compute) | Source::Derived(compute) => {
+                let emitter = Emitter::new(core, node, stamp);
+                let value = compute(&emitter, &key);
+                emitter.commit(value)
+            }
         };
         {
             let data = &mut *self.data.borrow_mut();
@@ -263,6 +290,7 @@ impl<T: Table> TableStore<T> {
         let mut graph = core.graph.borrow_mut();
         data.counts.counting(graph.batch()).changed += 1;
         graph.wake_readers(node);
+        graph.wake_missing(self.place, || data.rows.missed_by(row));
         true
     }
 }
@@ -280,9 +308,15 @@ impl<T: Table> Store for TableStore<T> {
                 let slot = data.rows.slot_mut(row);
                 slot.payload.written = false;
                 let now = slot.payload.now.is_some();
-                if !now {
-                    core.graph.borrow_mut().suspect(slot.node);
+                let mut graph = core.graph.borrow_mut();
+                if now {
+                    // Whoever looked meanwhile may have missed it, though it is as it was.
+                    graph.wake_missing(self.place, || data.rows.missed_by(row));
+                } else {
+                    graph.suspect(data.rows.slot(row).node);
                 }
+                drop(graph);
+                let slot = data.rows.slot(row);
                 if slot.payload.now == old {
                     continue;
                 }
@@ -358,12 +392,25 @@ impl<T: Table> Store for TableStore<T> {
         self.data.borrow().rows.slot(row).payload.now.is_some()
     }
 
+    fn missed(&self, core: &Core, row: Row) -> Vec<String> {
+        let (Source::Lookup(compute) | Source::Derived(compute)) = &self.source else { return Vec::new() };
+        let (key, node) = {
+            let data = self.data.borrow();
+            let slot = data.rows.slot(row);
+            (slot.key.clone(), slot.node)
+        };
+        let emitter = Emitter::naming(core, node);
+        // What it comes to is known.
+        drop(compute(&emitter, &key));
+        emitter.missed()
+    }
+
     fn find_described(&self, key: &str) -> Option<NodeId> {
         self.data.borrow().rows.find_described(key)
     }
 
     #[cfg(debug_assertions)]
-    fn keys(&self) -> Vec<String> {
+    fn keys(&self) -> Vec<(String, NodeId)> {
         self.data.borrow().rows.described()
     }
 

@@ -62,9 +62,17 @@ impl Why {
         let stale = !matches!(store.kind(), Kind::Group | Kind::Input) && graph.is_stale(node);
         let (root, demand) = (graph.is_root(node), graph.demand_count(node));
         drop(graph);
+        // One that is stale has read nothing, or what it will not read again.
+        let missed = if stale { Vec::new() } else { store.missed(core, cell.row) };
         let seen = |nodes: Vec<NodeId>| {
-            nodes.into_iter().map(|node| Seen { cell: core.describe(node), present: core.present(node) }).collect()
+            nodes.into_iter().map(|node| Seen { cell: core.describe(node), present: core.present(node) })
         };
+        let mut reads: Vec<_> = seen(reads).collect();
+        for cell in missed {
+            if reads.iter().all(|seen| seen.cell != cell) {
+                reads.push(Seen { cell, present: false });
+            }
+        }
         let named = |nodes: Vec<NodeId>| {
             let mut names: Vec<_> = nodes.into_iter().map(|node| core.describe(node)).collect();
             names.sort_unstable();
@@ -77,12 +85,12 @@ impl Why {
             stale,
             fault: core.faults().own(node).or(core.faults().poison(node)).cloned(),
             depth: cell.depth,
-            reads: seen(reads),
+            reads,
             readers: named(readers),
             root,
             demand,
             demanded_by: named(demanders),
-            demands: seen(demands),
+            demands: seen(demands).collect(),
             emitted: groups.iter().flat_map(|place| core.store(*place).emitted_by(node)).collect(),
             entries: if is_group {
                 store.emitters(cell.row).into_iter().map(|(sort, node)| (sort, core.describe(node))).collect()

@@ -17,6 +17,7 @@ macro_rules! table {
 mod batch;
 mod faults;
 mod layers;
+mod misses;
 
 table!(Number, u32 => i64);
 impl Input for Number {}
