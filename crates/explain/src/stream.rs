@@ -189,7 +189,7 @@ fn find(
         });
         return Err(unreachable(why, withheld.collect()));
     };
-    let id = ListenerId { gateway: gateway.clone(), name };
+    let id = ListenerId::new(gateway.clone(), name);
     let Some(listener) = tables.listener(&id) else {
         return Err(unreachable(format!("nobody knows listener {}", id.name), Vec::new()));
     };

@@ -3,6 +3,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::key::Key;
+
 /// A port number; zero never occurs past validation.
 pub type Port = u16;
 
@@ -156,8 +158,11 @@ impl fmt::Display for RouteKind {
 
 /// A route: two of different kinds may have one name. Sorted by name, so that the routes of a namespace stand together,
 /// then by kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RouteId {
+pub type RouteId = Key<RouteName>;
+
+/// What names a route.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteName {
     /// Namespace and name.
     pub name: NsName,
     /// The kind.
@@ -172,13 +177,16 @@ pub type Edition = Arc<NsName>;
 impl RouteId {
     /// A route of a kind.
     pub fn new(kind: RouteKind, name: NsName) -> Self {
-        Self { name, kind, edition: None }
+        Self::hashed(RouteName { name, kind, edition: None })
     }
 
     /// The same route as it is in an edition; none for the route as it is now.
     #[must_use]
     pub fn of_edition(&self, edition: Option<&Edition>) -> Self {
-        Self { edition: edition.cloned(), ..self.clone() }
+        if self.edition.as_ref() == edition {
+            return self.clone();
+        }
+        Self::hashed(RouteName { edition: edition.cloned(), ..RouteName::clone(self) })
     }
 
     /// The route as it is now.
@@ -190,7 +198,7 @@ impl RouteId {
     /// This root in its own edition.
     #[must_use]
     pub fn committed(&self) -> Self {
-        Self { edition: Some(Arc::new(self.name.clone())), ..self.clone() }
+        Self::hashed(RouteName { edition: Some(Arc::new(self.name.clone())), ..RouteName::clone(self) })
     }
 
     /// An HTTPRoute.
@@ -211,6 +219,13 @@ impl RouteId {
     /// What is before every route of a namespace, and after those of namespaces before it.
     pub fn first_of(namespace: Arc<str>) -> Self {
         Self::new(RouteKind::ALL[0], NsName::new(namespace, ""))
+    }
+}
+
+impl fmt::Debug for RouteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, kind, edition } = self;
+        f.debug_struct("RouteId").field("name", name).field("kind", kind).field("edition", edition).finish()
     }
 }
 
@@ -285,8 +300,11 @@ impl fmt::Display for ListenerName {
 }
 
 /// One listener, of a Gateway or of a ListenerSet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ListenerId {
+pub type ListenerId = Key<ServedListener>;
+
+/// What names a listener.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServedListener {
     /// The Gateway whose proxies serve it.
     pub gateway: NsName,
     /// Its name there.
@@ -294,9 +312,14 @@ pub struct ListenerId {
 }
 
 impl ListenerId {
+    /// The listener of a name among those of a Gateway.
+    pub fn new(gateway: NsName, name: ListenerName) -> Self {
+        Self::hashed(ServedListener { gateway, name })
+    }
+
     /// One of a Gateway's own listeners.
     pub fn of_gateway(gateway: NsName, section: Arc<str>) -> Self {
-        Self { gateway, name: ListenerName::of_gateway(section) }
+        Self::new(gateway, ListenerName::of_gateway(section))
     }
 
     /// The object that it is written in, which routes name.
@@ -310,6 +333,12 @@ impl ListenerId {
     /// The namespace of that object.
     pub fn namespace(&self) -> &Arc<str> {
         self.name.set.as_ref().map_or(&self.gateway.namespace, |set| &set.namespace)
+    }
+}
+
+impl fmt::Debug for ServedListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerId").field("gateway", &self.gateway).field("name", &self.name).finish()
     }
 }
 
@@ -334,7 +363,7 @@ impl RouteConfigId {
     /// The listener that has it for itself, if one has.
     pub fn listener_id(&self) -> Option<ListenerId> {
         let name = self.listener.clone()?;
-        Some(ListenerId { gateway: self.gateway.clone(), name })
+        Some(ListenerId::new(self.gateway.clone(), name))
     }
 
     /// The name of the Envoy resource: `http/80` or `https/443/LISTENER` ([`ListenerName`]).
@@ -388,7 +417,7 @@ mod tests {
         let edge = NsName::new("infra", "edge");
         let own = ListenerId::of_gateway(edge.clone(), "web".into());
         let set = ListenerName { set: Some(Arc::new(edge.clone())), section: "web".into() };
-        let of_set = ListenerId { gateway: edge.clone(), name: set };
+        let of_set = ListenerId::new(edge.clone(), set);
         assert_ne!(own, of_set);
         assert!(own < of_set, "the Gateway's own come first");
         assert_eq!(own.parent(), ParentId::Gateway(edge.clone()));
@@ -408,7 +437,7 @@ mod tests {
     fn a_listener_of_a_set_is_in_the_namespace_of_its_set() {
         let set = Some(Arc::new(NsName::new("team", "set")));
         let name = ListenerName { set, section: "web".into() };
-        let listener = ListenerId { gateway: NsName::new("infra", "edge"), name };
+        let listener = ListenerId::new(NsName::new("infra", "edge"), name);
         assert_eq!(&**listener.namespace(), "team");
         assert_eq!(listener.to_string(), "infra/edge/team/set/web");
     }

@@ -11,6 +11,7 @@ pub mod downstream;
 pub mod filter;
 pub mod hostname;
 pub mod id;
+pub mod key;
 pub mod listener;
 pub mod matching;
 mod priority;

@@ -122,7 +122,7 @@ fn is_wide(scope: &Scope<'_>, config: &RouteConfigId, name: &str) -> bool {
     }
     let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
     listeners.iter().any(|((_, name), _)| {
-        let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
+        let listener = ListenerId::new(config.gateway.clone(), name.clone());
         scope.get::<ListenerSlots>(&listener).is_some_and(|slots| is_named(&slots))
     })
 }

@@ -420,7 +420,7 @@ impl Derived for VirtualHost {
             }
             return Some(());
         };
-        let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
+        let listener = ListenerId::new(config.gateway.clone(), name.clone());
         let alike = said_for(scope, config);
         let replaced = || envoy::replaced::virtual_host(&hostname.domain(), &alike);
         // Over TLS its route configuration is replaced as a whole.

@@ -187,7 +187,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let listeners = scope.get::<GatewayRow>(gateway);
     let listeners = listeners.iter().flat_map(|model| &model.listeners);
     let own = |section: &Arc<str>| ListenerName::of_gateway(section.clone());
-    let listeners = listeners.map(|listener| ListenerId { gateway: gateway.clone(), name: own(&listener.name) });
+    let listeners = listeners.map(|listener| ListenerId::new(gateway.clone(), own(&listener.name)));
     let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
     let wide = places.filter_map(|place| scope.attempt(|| served_slots(scope, &place)).ok().flatten());
     let wide: Vec<_> = wide.collect();

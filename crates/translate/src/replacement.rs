@@ -36,7 +36,7 @@ impl Derived for ReplacedWide {
             (Some(_), _) if host.is_some() => return None,
             (Some(fault), _) => fault,
             (None, Some(listener)) => {
-                scope.get::<BrokenListener>(&ListenerId { gateway: config.gateway.clone(), name: listener.clone() })?
+                scope.get::<BrokenListener>(&ListenerId::new(config.gateway.clone(), listener.clone()))?
             }
             (None, None) => return None,
         };

@@ -62,7 +62,7 @@ fn ask(scope: &Emitter<'_>, set: &NsName, said: impl Fn(&ListenerId, Scheme) -> 
             Scheme::Http => weight::HOST,
         };
         let name = ListenerName { set: Some(name.clone()), section: listener.name.clone() };
-        let bytes = alone.saturating_add(said(&ListenerId { gateway: model.gateway.clone(), name }, scheme));
+        let bytes = alone.saturating_add(said(&ListenerId::new(model.gateway.clone(), name), scheme));
         scope.emit::<ListenerRooms>(of.clone(), (age.clone(), listener.index), bytes.min(weight::MOST));
     }
     scope.demand::<NamespaceRoom>(of);

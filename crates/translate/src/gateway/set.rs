@@ -207,7 +207,7 @@ fn row(scope: &Emitter<'_>, key: &NsName, broken: Option<&Fault>) -> Option<SetM
     let model = SetModel { gateway: gateway.clone(), listeners, ignored };
     for listener in &model.listeners {
         let name = ListenerName { set: Some(Arc::new(key.clone())), section: listener.name.clone() };
-        let id = ListenerId { gateway: gateway.clone(), name };
+        let id = ListenerId::new(gateway.clone(), name);
         scope.demand::<ListenerRow>(id);
     }
     if scope.get::<Served>(gateway).is_some_and(|served| *served) {

@@ -89,8 +89,7 @@ impl Inspector<'_> {
             let model = self.engine.get::<SetRow>(&age.name);
             let listeners = model.map(|model| model.listeners.clone()).unwrap_or_default();
             let set = Arc::new(age.name.clone());
-            let id =
-                |section| ListenerId { gateway: name.clone(), name: ListenerName { set: Some(set.clone()), section } };
+            let id = |section| ListenerId::new(name.clone(), ListenerName { set: Some(set.clone()), section });
             listeners.iter().map(|listener| self.read_listener(id(listener.name.clone()), listener)).collect::<Vec<_>>()
         });
         let listeners = listeners.chain(of_sets);
@@ -142,7 +141,7 @@ impl Inspector<'_> {
     /// The listener whose routes a virtual host has; none where it is kept for one that is not served.
     pub fn owner(self, config: &RouteConfigId, hostname: &Hostname) -> Option<ListenerId> {
         match &*self.engine.get::<Owner>(&(config.clone(), hostname.clone()))? {
-            Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
+            Owned::By(name) => Some(ListenerId::new(config.gateway.clone(), name.clone())),
             Owned::Nobody => None,
         }
     }

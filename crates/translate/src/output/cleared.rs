@@ -59,7 +59,7 @@ pub(super) fn served(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<
     let mut cleared = Listener::clone(&*scope.get::<ClearedListener>(&(gateway.clone(), port))?);
     let mut refused = BTreeSet::new();
     for name in listeners_of_streams(scope, gateway, port) {
-        let listener = ListenerId { gateway: gateway.clone(), name };
+        let listener = ListenerId::new(gateway.clone(), name);
         let hostnames = scope.group::<ChainsAt>(&listener);
         for (hostname, ()) in hostnames.iter() {
             let part = PartId::Chain(listener.clone(), hostname.clone());

@@ -179,7 +179,7 @@ pub(super) fn udp(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Enc
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let mut of_udp = listeners.iter().filter(|(_, at)| at.served && at.protocol == ListenerProtocol::Udp);
     let ((_, name), at) = of_udp.next()?;
-    let listener = ListenerId { gateway: gateway.clone(), name: name.clone() };
+    let listener = ListenerId::new(gateway.clone(), name.clone());
     let place = PlaceId { listener, protocol: ListenerProtocol::Udp, hostname: Hostname::Any };
     let config = scope.get::<Config>(&())?;
     let listener = UdpListener {

@@ -372,7 +372,7 @@ fn sections(scope: &Scope<'_>, parent: &ParentId) -> Option<(NsName, Vec<Listene
         }
     };
     let name = |listener: &Arc<ListenerModel>| ListenerName { set: set.clone(), section: listener.name.clone() };
-    let id = |listener| ListenerId { gateway: gateway.clone(), name: name(listener) };
+    let id = |listener| ListenerId::new(gateway.clone(), name(listener));
     let sections = listeners.iter().map(id).collect();
     Some((gateway.clone(), sections))
 }

@@ -105,7 +105,7 @@ fn states(scope: &Scope<'_>, key: &NsName, model: &SetModel) -> Vec<Arc<Listener
     let set = Arc::new(key.clone());
     let states = model.listeners.iter().filter_map(|listener| {
         let name = ListenerName { set: Some(set.clone()), section: listener.name.clone() };
-        scope.get::<ListenerRow>(&ListenerId { gateway: model.gateway.clone(), name })
+        scope.get::<ListenerRow>(&ListenerId::new(model.gateway.clone(), name))
     });
     states.collect()
 }

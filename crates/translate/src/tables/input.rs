@@ -107,7 +107,7 @@ inputs! {
 
 /// The roots of the editions that a row which panicked has read.
 pub(crate) fn editions_among(engine: &Engine, origins: &Origins) -> Vec<RouteId> {
-    let routes = engine.among::<EditionRoutes>(origins).into_iter().filter_map(|route| route.edition);
+    let routes = engine.among::<EditionRoutes>(origins).into_iter().filter_map(|route| route.edition.clone());
     let others = engine.among::<EditionObjects>(origins).into_iter().map(|(edition, _)| edition);
     let mut roots: Vec<_> =
         routes.chain(others).map(|root| RouteId::new(RouteKind::HttpRoute, NsName::clone(&root))).collect();

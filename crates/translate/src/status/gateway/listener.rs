@@ -38,7 +38,7 @@ impl Owner<'_> {
             ParentId::Gateway(_) => None,
             ParentId::ListenerSet(set) => Some(Arc::new(set.clone())),
         };
-        ListenerId { gateway: self.gateway.clone(), name: ListenerName { set, section: listener.name.clone() } }
+        ListenerId::new(self.gateway.clone(), ListenerName { set, section: listener.name.clone() })
     }
 
     /// Why nobody reaches a listener by the Gateway's Service.
