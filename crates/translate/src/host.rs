@@ -318,10 +318,14 @@ fn hold(
         told.push((policy.clone(), to.clone()));
         scope.demand::<Overridden>((policy.clone(), to));
     };
+    let mut before = None;
     for unit in &policies.units {
+        let is_as_before = before.replace(&unit.verdict).is_some_and(|before| Arc::ptr_eq(before, &unit.verdict));
         for Lost { policy, to } in &unit.overridden {
             if let Some(to) = to {
-                override_by(policy, to.clone());
+                if !is_as_before {
+                    override_by(policy, to.clone());
+                }
                 continue;
             }
             let why = unit.words.last().cloned().map(Why::Annotation);

@@ -19,7 +19,7 @@ use crate::{
         backend::{ClusterId, Shares, ShownThere},
         gateway::{ClientCertificate, Fault},
         input::ObjectKey,
-        policy::{UnitOutcome, Winner},
+        policy::{UnitOutcome, Verdict, Winner},
         tls::{BackendTls, NoRoom},
     },
     target::backend_object,
@@ -171,7 +171,7 @@ impl ServedRule {
     /// The fields of which policies say something that matters there, each once.
     pub fn fields(&self) -> Vec<&'static str> {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
-        let is_said = |unit: &&Arc<UnitOutcome>| {
+        let is_said = |unit: &&UnitOutcome| {
             !unit.overridden.is_empty() || unit.winners.iter().any(|winner| matches!(winner, Winner::Policy(_)))
         };
         let mut fields: Vec<_> = units.filter(is_said).map(|unit| unit.field).collect();
@@ -190,7 +190,7 @@ impl ServedRule {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
         let mut found = (Vec::new(), Vec::new());
         for unit in units.filter(|unit| unit.field == field) {
-            let UnitOutcome { winners, overridden, .. } = &**unit;
+            let Verdict { winners, overridden, .. } = &**unit;
             for winner in winners {
                 if let Winner::Policy(policy) = winner
                     && !found.0.contains(&policy)

@@ -14,7 +14,7 @@ use ir::{Problem, delegation::Priority};
 use units::SharedUnit;
 
 use super::level::{Level, Supplied, UnitKey};
-use crate::tables::policy::{Lost, Override, UnitOutcome, Why, Winner, Word};
+use crate::tables::policy::{Lost, Override, UnitOutcome, Verdict, Why, Winner, Word};
 
 /// What all levels come to for one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Merged {
     pub(crate) unit: Result<SharedUnit, Broken>,
     /// What becomes of it where it holds: the policies that supply it, the nearest first, are one, or those that are merged
     /// deeply.
-    pub(crate) outcome: Arc<UnitOutcome>,
+    pub(crate) outcome: UnitOutcome,
 }
 
 impl Merged {
@@ -57,7 +57,23 @@ pub(super) fn all_merged<'a>(
     levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
 ) -> impl Iterator<Item = Arc<Merged>> {
     let keys = keys(levels.clone().map(|(_, level)| level));
-    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
+    merge_each(levels, keys.into_iter())
+}
+
+/// What levels come to for these units. Those that are heard of one often are of the next.
+pub(super) fn merge_each<'a>(
+    levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
+    keys: impl Iterator<Item = UnitKey>,
+) -> impl Iterator<Item = Arc<Merged>> {
+    let mut before: Option<Arc<Verdict>> = None;
+    keys.filter_map(move |key| {
+        let (unit, mut outcome) = merge(levels.clone(), key)?;
+        match &before {
+            Some(known) if **known == *outcome => outcome.verdict = known.clone(),
+            _ => before = Some(outcome.verdict.clone()),
+        }
+        Some(Arc::new(Merged { key, unit, outcome }))
+    })
 }
 
 /// The units that levels say, each once, in their order.
@@ -83,7 +99,10 @@ struct Fold<'a> {
 }
 
 /// What `levels`, the nearest first, come to for a unit; none where none of them says it.
-pub(super) fn merge<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> Option<Arc<Merged>> {
+fn merge<'a>(
+    levels: impl Iterator<Item = (usize, &'a Level)>,
+    key: UnitKey,
+) -> Option<(Result<SharedUnit, Broken>, UnitOutcome)> {
     let mut merged: Option<(&'static str, Fold<'_>)> = None;
     for (place, level) in levels {
         let Some((field, above)) = of_level(level, place, key) else { continue };
@@ -104,9 +123,8 @@ pub(super) fn merge<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: U
             lost.push(Lost { policy: policy.clone(), to });
         }
     }
-    let winners = winners.into_iter().cloned().map(Winner::Policy).collect();
-    let outcome = Arc::new(UnitOutcome { field, winners, overridden: lost, words });
-    Some(Arc::new(Merged { key, unit, outcome }))
+    let winners: Box<[_]> = winners.into_iter().cloned().map(Winner::Policy).collect();
+    Some((unit, UnitOutcome::new(field, winners, lost, words)))
 }
 
 /// Within a level the first holds as a whole, with those that add to it.

@@ -9,7 +9,7 @@ use units::AnyUnit;
 
 use super::{
     level::{Broken, Kept, Level, without},
-    merge::{Broken as BrokenUnit, Merged, all_merged, keys, merge},
+    merge::{Broken as BrokenUnit, Merged, all_merged, keys, merge_each},
     wide::{SlotWord, SlotWords, WideActions, WidePriority},
 };
 use crate::{
@@ -152,7 +152,7 @@ impl Level {
         let policies = if self.policies.is_empty() { inherited.policies.clone() } else { policies(own()) };
         let besides = keys(std::iter::once(&self).chain(wider()));
         let handed_down = inherited.units.iter().filter(|merged| besides.binary_search(&merged.key).is_err()).cloned();
-        let said = besides.iter().filter_map(|key| merge(levels().enumerate(), *key));
+        let said = merge_each(levels().enumerate(), besides.iter().copied());
         let mut units: Vec<_> = said.chain(handed_down).collect();
         units.sort_unstable_by_key(|merged| merged.key);
         // Whatever it is, nothing of it is written.

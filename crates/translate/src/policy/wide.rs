@@ -415,7 +415,7 @@ impl Derived for WidePolicies {
                     stands(policy, standing);
                 }
             }
-            for Lost { policy, to } in units().flat_map(|merged| &merged.outcome.overridden) {
+            for Lost { policy, to } in units().flat_map(|merged| &*merged.outcome.overridden) {
                 if let Some(to) = to {
                     scope.demand::<Overridden>((policy.clone(), to.clone()));
                 }

@@ -30,7 +30,7 @@ pub(crate) struct Policies {
     /// Those that apply, but for those of where the rule is served.
     pub(crate) all: Arc<[ObjectId]>,
     /// What became of each unit that any of them has. Nothing where the rule does nothing of what it says.
-    pub(crate) units: Vec<Arc<UnitOutcome>>,
+    pub(crate) units: Vec<UnitOutcome>,
     /// The fields that it has in slots, whatever a Gateway prefers.
     pub(crate) slots: Arc<[&'static str]>,
     /// Whether a unit that is broken closes the rule, or demands that hold at some listeners alone do.
@@ -71,35 +71,30 @@ impl Policies {
             }
             // What a RewritePolicy says was applied before.
             let before = self.units.iter().find(|before| before.field == unit.field());
-            let winners = before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone());
+            let winners = before.map_or_else(|| [Winner::Rule(unit.field())].into(), |before| before.winners.clone());
             let to = winners.first().map(|winner| {
                 let why = matches!(winner, Winner::Policy(_)).then_some(Why::Kind);
                 Arc::new(Override { by: winner.clone(), why })
             });
-            let overridden = outcome.all().map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
-            let words = outcome.words.clone();
-            self.units.push(Arc::new(UnitOutcome { field: unit.field(), winners, overridden, words }));
+            let overridden: Box<[_]> =
+                outcome.all().map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
+            self.units.push(UnitOutcome::new(unit.field(), winners, overridden, outcome.words.clone()));
         }
         // Policies of where it is served say it too, and no row of a rule knows them.
         let cors = "cors";
         if is_own && !self.units.iter().any(|unit| unit.field == cors) {
-            let winners = vec![Winner::Rule(cors)];
-            let outcome = UnitOutcome { field: cors, winners, overridden: Vec::new(), words: Vec::new() };
-            self.units.push(Arc::new(outcome));
+            self.units.push(UnitOutcome::new(cors, [Winner::Rule(cors)], [], []));
         }
         self.units.extend(kept.into_iter().map(|Kept { policy, unit, keeper }| {
             let to = Override { by: Winner::Keeper(keeper.clone()), why: None };
-            Arc::new(UnitOutcome {
-                field: unit.field(),
-                winners: vec![to.by.clone()],
-                overridden: vec![Lost { policy: policy.clone(), to: Some(Arc::new(to)) }],
-                words: Vec::new(),
-            })
+            let winner = to.by.clone();
+            UnitOutcome::new(unit.field(), [winner], [Lost { policy: policy.clone(), to: Some(Arc::new(to)) }], [])
         }));
         let given_way = effective.given_way.iter();
         self.units.extend(given_way.map(|GivenWay { field, policies, words }| {
-            let overridden = policies.iter().map(|policy| Lost { policy: policy.clone(), to: None }).collect();
-            Arc::new(UnitOutcome { field, winners: Vec::new(), overridden, words: words.clone() })
+            let overridden: Box<[_]> =
+                policies.iter().map(|policy| Lost { policy: policy.clone(), to: None }).collect();
+            UnitOutcome::new(field, [], overridden, words.clone())
         }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
         replaced
@@ -123,7 +118,7 @@ impl Policies {
         let prefixless = self.prefixless;
         let is_rewrite =
             |winner: &Winner| matches!(winner, Winner::Policy(policy) if policy.kind == Kind::RewritePolicy);
-        let has_cause = |unit: &Arc<UnitOutcome>| prefixless && unit.winners.iter().any(is_rewrite);
+        let has_cause = |unit: &UnitOutcome| prefixless && unit.winners.iter().any(is_rewrite);
         if !self.is_closed {
             self.units.retain(has_cause);
         }
@@ -164,21 +159,28 @@ impl Policies {
     }
 
     /// What is kept of it; most rules have no policies.
-    pub(super) fn found(self, effective: Effective) -> Option<Box<Self>> {
+    pub(super) fn found(mut self, effective: Effective) -> Option<Box<Self>> {
         let all = effective.policies;
+        self.units.shrink_to_fit();
         (!(all.is_empty() && self.units.is_empty()) || self.asks_listeners).then(|| Box::new(Self { all, ..self }))
     }
 
     /// Those of which something holds.
     pub(crate) fn in_force(&self) -> impl Iterator<Item = &ObjectId> {
-        self.units.iter().flat_map(|unit| unit.policies())
+        self.units.iter().flat_map(UnitOutcome::policies)
+    }
+
+    /// What became of units, once where that is the same for several in a row.
+    fn verdicts(&self) -> impl Iterator<Item = &UnitOutcome> {
+        let alike = self.units.chunk_by(|one, next| Arc::ptr_eq(&one.verdict, &next.verdict));
+        alike.filter_map(|alike| alike.first())
     }
 
     /// How those stand here that apply. What a Gateway or a listener says is no part of it.
     pub(crate) fn standings(&self) -> impl Iterator<Item = (&ObjectId, Option<Standing>)> {
         let place = |policy: &ObjectId| self.all.iter().position(|known| known == policy);
         let (mut hold, mut lose) = (vec![false; self.all.len()], vec![false; self.all.len()]);
-        for unit in &self.units {
+        for unit in self.verdicts() {
             unit.policies().filter_map(place).for_each(|at| hold[at] = true);
             unit.overridden.iter().filter_map(|lost| place(&lost.policy)).for_each(|at| lose[at] = true);
         }

@@ -1,6 +1,6 @@
 //! Policies: what they say, to what they are attached, and where they hold.
 
-use std::{cmp::Reverse, fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, ops::Deref, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
 use engine::{Group, Summary};
@@ -189,15 +189,40 @@ pub(crate) struct Lost {
 pub(crate) struct UnitOutcome {
     /// The field.
     pub(crate) field: &'static str,
+    /// Who is heard; often the same for several units.
+    pub(crate) verdict: Arc<Verdict>,
+}
+
+/// Who is heard, of all that say a unit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
     /// What holds: one, or the policies that are merged deeply; none where that is what a listener or its Gateway says.
-    pub(crate) winners: Vec<Winner>,
+    pub(crate) winners: Box<[Winner]>,
     /// The policies that say it too and are not heard.
-    pub(crate) overridden: Vec<Lost>,
+    pub(crate) overridden: Box<[Lost]>,
     /// The levels above that decided otherwise than is the default.
-    pub(crate) words: Vec<Word>,
+    pub(crate) words: Box<[Word]>,
+}
+
+impl Deref for UnitOutcome {
+    type Target = Verdict;
+
+    fn deref(&self) -> &Verdict {
+        &self.verdict
+    }
 }
 
 impl UnitOutcome {
+    pub(crate) fn new(
+        field: &'static str,
+        winners: impl Into<Box<[Winner]>>,
+        overridden: impl Into<Box<[Lost]>>,
+        words: impl Into<Box<[Word]>>,
+    ) -> Self {
+        let verdict = Verdict { winners: winners.into(), overridden: overridden.into(), words: words.into() };
+        Self { field, verdict: Arc::new(verdict) }
+    }
+
     /// The policies that hold, the nearest first.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &ObjectId> {
         self.winners.iter().filter_map(|winner| match winner {
