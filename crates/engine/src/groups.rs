@@ -27,10 +27,10 @@ struct Op<G: Group> {
 }
 
 /// Entries by emitter, as many as hold one sort key.
-type Holders<G> = SmallVec<[(NodeId, Arc<<G as Group>::Entry>); 2]>;
+type Holders<G> = SmallVec<[(NodeId, <G as Group>::Entry); 2]>;
 
 /// Where entries stand: group and sort key, in order.
-type Spots<G> = SmallVec<[(Row, <G as Group>::Sort); 1]>;
+type Spots<G> = Box<[(Row, <G as Group>::Sort)]>;
 
 /// An emission of the row that is being computed.
 struct Staged<G: Group>(Row, G::Sort, G::Entry);
@@ -69,7 +69,8 @@ impl<G: Group> Data<G> {
             return;
         }
         let old = self.emitted.remove(&emitter).unwrap_or_default();
-        let mut new: Spots<G> = staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())).collect();
+        let mut new = Vec::with_capacity(staged.len());
+        new.extend(staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())));
         new.dedup();
         let mut kept = new.iter().peekable();
         for (row, sort) in old {
@@ -79,7 +80,7 @@ impl<G: Group> Data<G> {
             }
         }
         if !new.is_empty() {
-            self.emitted.insert(emitter, new);
+            self.emitted.insert(emitter, new.into());
         }
     }
 }
@@ -158,7 +159,7 @@ impl<G: Group> GroupStore<G> {
     ) -> bool {
         let content = &data.rows.slot(row).payload;
         let mut holders: Holders<G> = SmallVec::new();
-        let seen = content.holder(sort).map(|(emitter, entry)| (emitter, Arc::clone(entry)));
+        let seen = content.holder(sort).map(|(emitter, entry)| (emitter, entry.clone()));
         holders.extend(seen.clone());
         if !data.contested.is_empty()
             && let Some(waiting) = data.contested.remove(&(row, sort.clone()))
@@ -168,9 +169,9 @@ impl<G: Group> GroupStore<G> {
         for (emitter, entry) in ops {
             let held = holders.iter().position(|(holder, _)| *holder == emitter);
             match (held, entry) {
-                (Some(i), Some(entry)) if *holders[i].1 == entry => {}
-                (Some(i), Some(entry)) => holders[i].1 = Arc::new(entry),
-                (None, Some(entry)) => holders.push((emitter, Arc::new(entry))),
+                (Some(i), Some(entry)) if holders[i].1 == entry => {}
+                (Some(i), Some(entry)) => holders[i].1 = entry,
+                (None, Some(entry)) => holders.push((emitter, entry)),
                 (Some(i), None) => drop(holders.remove(i)),
                 (None, None) => {}
             }
@@ -191,7 +192,7 @@ impl<G: Group> GroupStore<G> {
                 true
             }
             (Some((before, old)), Some((emitter, new))) => {
-                if Arc::ptr_eq(&old, &new) || old == new {
+                if old == new {
                     if before != emitter {
                         Arc::make_mut(content).hand_over(sort, emitter);
                     }

@@ -20,13 +20,13 @@ const HASHED_AT_ONCE: usize = 2048;
 
 struct Item<G: Group> {
     sort: G::Sort,
-    entry: Arc<G::Entry>,
+    entry: G::Entry,
     emitter: NodeId,
 }
 
 impl<G: Group> Clone for Item<G> {
     fn clone(&self) -> Self {
-        Self { sort: self.sort.clone(), entry: Arc::clone(&self.entry), emitter: self.emitter }
+        Self { sort: self.sort.clone(), entry: self.entry.clone(), emitter: self.emitter }
     }
 }
 
@@ -83,7 +83,7 @@ impl<G: Group> Page<G> {
 
     /// The entries, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&G::Sort, &G::Entry)> {
-        self.items.iter().map(|item| (&item.sort, &*item.entry))
+        self.items.iter().map(|item| (&item.sort, &item.entry))
     }
 
     /// Something made from this page alone (its entries' bytes in one piece, for instance), made once and kept for as
@@ -206,7 +206,7 @@ impl<G: Group> Content<G> {
     }
 
     /// Who emitted the entry at that key, and the entry.
-    pub(crate) fn holder(&self, sort: &G::Sort) -> Option<(NodeId, &Arc<G::Entry>)> {
+    pub(crate) fn holder(&self, sort: &G::Sort) -> Option<(NodeId, &G::Entry)> {
         self.find(sort).map(|item| (item.emitter, &item.entry))
     }
 
@@ -219,7 +219,7 @@ impl<G: Group> Content<G> {
     }
 
     /// Puts an entry at that key, in the place of another one if there is one.
-    pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: Arc<G::Entry>) {
+    pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: G::Entry) {
         let (page, i) = self.locate(sort);
         let summary = G::summary(&entry);
         self.summary.add(&summary);
@@ -371,7 +371,7 @@ impl<G: Group> View<G> {
 
     /// The entry at that sort key.
     pub fn get(&self, sort: &G::Sort) -> Option<&G::Entry> {
-        self.0.find(sort).map(|item| &*item.entry)
+        self.0.find(sort).map(|item| &item.entry)
     }
 
     /// The entries whose sort keys are not below `from`, in order.
@@ -418,11 +418,11 @@ fn diff<'a, G: Group>(old: &'a [Arc<Page<G>>], new: &'a [Arc<Page<G>>]) -> Vec<C
         };
         let before = if order.is_le() { olds.next() } else { None };
         let now = if order.is_ge() { news.next() } else { None };
-        let same = matches!((before, now), (Some(a), Some(b)) if Arc::ptr_eq(&a.entry, &b.entry) || a.entry == b.entry);
+        let same = matches!((before, now), (Some(a), Some(b)) if a.entry == b.entry);
         if let Some(item) = before.or(now)
             && !same
         {
-            changes.push((&item.sort, before.map(|item| &*item.entry), now.map(|item| &*item.entry)));
+            changes.push((&item.sort, before.map(|item| &item.entry), now.map(|item| &item.entry)));
         }
     }
 }

@@ -94,8 +94,8 @@ pub trait Group: 'static {
     type Key: Key;
     /// Where in the group an entry stands.
     type Sort: Key;
-    /// What is collected. Equality is the cut-off.
-    type Entry: PartialEq + Send + Sync + 'static;
+    /// What is collected. Equality is the cut-off. Cloned as pages are, so it should be cheap to clone.
+    type Entry: Clone + PartialEq + Send + Sync + 'static;
 
     /// Where the group stands among tables and groups that are [layered](crate::Builder::layered): it takes entries of
     /// rows of lower depth, and those of its own depth whose table is registered before. Must be a pure function of the

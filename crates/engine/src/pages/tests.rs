@@ -25,7 +25,7 @@ fn nobody() -> NodeId {
 fn content(entries: impl IntoIterator<Item = (u16, u64)>) -> Content<Texts> {
     let mut content = Content::default();
     for (sort, entry) in entries {
-        content.put(&sort, nobody(), Arc::new(entry));
+        content.put(&sort, nobody(), entry);
     }
     content
 }
@@ -73,7 +73,7 @@ proptest! {
             let now = Arc::make_mut(&mut group);
             if let Some(entry) = entry {
                 model.insert(sort, entry);
-                now.put(&sort, nobody(), Arc::new(entry));
+                now.put(&sort, nobody(), entry);
             } else {
                 model.remove(&sort);
                 now.remove(&sort);
@@ -154,7 +154,7 @@ fn what_a_page_caches_lasts_until_the_page_changes() {
     let (mut made, before) = (0, View(Arc::clone(&group)));
     assert_eq!((sums(&before, &mut made), made), (200, 4));
     assert_eq!((sums(&before, &mut made), made), (200, 4));
-    Arc::make_mut(&mut group).put(&70, nobody(), Arc::new(11));
+    Arc::make_mut(&mut group).put(&70, nobody(), 11);
     let after = View(Arc::clone(&group));
     assert_eq!((sums(&after, &mut made), made), (210, 5), "one page of four changed");
     assert_eq!((sums(&before, &mut made), made), (200, 5), "the old snapshot has what it had");

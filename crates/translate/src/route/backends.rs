@@ -32,6 +32,9 @@ pub(super) fn read(
             handling.backends.push(read_backend(written, field)?);
         }
     }
+    // Most rules have one of either, and keep it.
+    handling.delegates.shrink_to_fit();
+    handling.backends.shrink_to_fit();
     if !handling.delegates.is_empty() && !handling.backends.is_empty() {
         let message = "a rule either delegates to routes or has backends; make two rules of it";
         return Err(fault(Reason::UnsupportedValue, &format!("{field}.backendRefs"), message));

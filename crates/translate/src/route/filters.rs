@@ -176,6 +176,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
     let mut modifier = HeaderModifier::default();
     validate::header::changes(written.set.len() + written.add.len()).map_err(at(field.into()))?;
     for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
+        into.reserve_exact(list.len());
         for (index, header) in list.iter().enumerate() {
             let place = format!("{field}.{name}[{index}]");
             let name: Arc<str> =
@@ -187,6 +188,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
             }
         }
     }
+    modifier.remove.reserve_exact(written.remove.len());
     for (index, name) in written.remove.iter().enumerate() {
         let name: Arc<str> =
             validate::header::modifiable_name(name).map_err(at(format!("{field}.remove[{index}]")))?.into();
