@@ -329,6 +329,9 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
         delegation::grow(scope, &chain, &head);
         scope.demand::<ServedChain>(chain);
     }
+    if !parents.is_empty() {
+        scope.demand::<Unacceptable>(key.clone());
+    }
     let attached = Attached {
         created: head.created,
         rules: u32::try_from(head.rules.len()).unwrap_or(u32::MAX),
@@ -348,9 +351,6 @@ fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached
 impl Derived for Unacceptable {
     fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<Fault> {
         let attached = scope.get::<Attachment>(key)?;
-        if attached.parents.is_empty() {
-            return None;
-        }
         let fault = unacceptable(scope, key, &attached);
         if fault.is_none() {
             for (listener, _) in &attached.listeners {

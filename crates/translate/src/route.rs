@@ -28,7 +28,7 @@ use crate::{
     internal,
     tables::{
         input::{AnyRoute, EditionRoutes, Routes},
-        route::{RouteGeneration, RouteHead, RouteRule},
+        route::{RouteHead, RouteRule},
     },
 };
 pub(crate) use backends::default_backend;
@@ -102,10 +102,9 @@ impl Lookup for RouteHead {
     }
 }
 
-impl Lookup for RouteGeneration {
-    fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
-        Some(written(scope, route)?.written().generation())
-    }
+/// `metadata.generation`, which changes with everything that a route says.
+pub(crate) fn generation(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
+    Some(written(scope, route)?.written().generation())
 }
 
 impl Lookup for RouteRule {

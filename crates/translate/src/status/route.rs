@@ -22,6 +22,7 @@ use super::{Conditions, Report, and_notes, frozen, json, listed};
 use crate::{
     delegation::may_consent,
     offer::is_strict,
+    route,
     stream::Unserved,
     tables::{
         attachment::{Attachment, Unacceptable},
@@ -29,7 +30,7 @@ use crate::{
         edition::FreezeTold,
         gateway::Fault,
         input::{Config, Waiting, object_id},
-        route::{RouteGeneration, RouteHead},
+        route::RouteHead,
     },
     words::listed_with,
 };
@@ -141,7 +142,7 @@ impl Derived for RouteStatus {
         if parents.is_empty() && elsewhere.is_none() {
             return None;
         }
-        let generation = *scope.get::<RouteGeneration>(key)?;
+        let generation = route::generation(scope, key)?;
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
         let frozen = frozen(scope, || object_id(key));
         let waits = is_strict(scope).then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());

@@ -8,8 +8,6 @@ use ir::{
 tables! {
     /// Routes without what their rules say.
     RouteHead: RouteId => Head;
-    /// `metadata.generation`, which changes with everything that a route says.
-    RouteGeneration: RouteId => i64;
     /// Rules of routes by their place: read once, whoever asks.
     RouteRule: (RouteId, u32) => RuleSpec;
 }

@@ -81,7 +81,7 @@ use crate::{
         },
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
-        route::{RouteGeneration, RouteHead, RouteRule},
+        route::{RouteHead, RouteRule},
         set::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, Crowded, GatewayPresence, HostAsks,
             HostHolder, ListenerRooms, NamespaceRoom, OwnPorts, ParentOf, PortAsks, PortHolder, RoomAsks, RoomBeyond,
@@ -118,7 +118,6 @@ pub(super) fn all() -> Engine {
     }
     input::register(Engine::builder())
         .lookup::<RouteHead>()
-        .lookup::<RouteGeneration>()
         .lookup::<RouteRule>()
         .derived_for_each::<RefusedResponses, DirectResponses>(same)
         .track::<RefusedResponses>()
@@ -298,7 +297,7 @@ pub(super) fn all() -> Engine {
         .group::<TreeParts>()
         .derived::<TreeOf>()
         .track::<TreeOf>()
-        .derived_for_each::<Unacceptable, Routes>(same)
+        .derived::<Unacceptable>()
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<Offer>()

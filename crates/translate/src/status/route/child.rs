@@ -34,7 +34,9 @@ pub(super) fn child(
     // At one of its places there may be room for it, and at another not.
     let no_room = || {
         let bound = scope.get::<Config>(&())?.delegation.max_matches;
-        places.iter().find_map(|(chain, _)| Some(excess_fault(bound, excess_of(scope, chain)?)))
+        // What is served as it is written goes without nothing.
+        let mut others = places.iter().filter(|(chain, _)| !works(chain));
+        others.find_map(|(chain, _)| Some(excess_fault(bound, excess_of(scope, chain)?)))
     };
     if served.is_empty() {
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
