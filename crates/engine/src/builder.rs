@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 
 use crate::core::{Core, Store};
 use crate::engine::Engine;
-use crate::graph::Place;
 use crate::groups::GroupStore;
+use crate::node::Place;
 use crate::scope;
 use crate::store::{Source, TableStore};
 use crate::table::{Derived, Group, Input, Lookup, Table};

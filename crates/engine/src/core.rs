@@ -9,7 +9,8 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::fault::{Fault, Faults};
-use crate::graph::{Graph, NodeId, Place, Row};
+use crate::graph::Graph;
+use crate::node::{NodeId, Place, Row};
 use crate::stats::{Kind, TableStats};
 
 /// What happened in one turn of one row.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::{Batch, Core};
 use crate::fault::{Fault, Turned};
-use crate::graph::{Place, Row};
+use crate::node::{Place, Row};
 use crate::pages::View;
 #[cfg(debug_assertions)]
 use crate::stats::Kind;

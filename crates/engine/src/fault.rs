@@ -12,7 +12,7 @@ use std::sync::{Arc, Once};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::graph::NodeId;
+use crate::node::NodeId;
 
 /// Why a row has no value, or only the one that its table has for such a case: a computation panicked.
 ///

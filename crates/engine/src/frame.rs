@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::graph::{NodeId, NodeList, Place, ReadList};
+use crate::graph::{NodeList, ReadList};
+use crate::node::{NodeId, Place};
 
 /// What a computation has read, demanded and emitted so far.
 #[derive(Default)]

@@ -11,8 +11,9 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::core::{Core, Store, Turn};
-use crate::graph::{NodeId, Place, Read, Row};
+use crate::graph::Read;
 use crate::misses::Miss;
+use crate::node::{NodeId, Place, Row};
 use crate::pages::{Content, View};
 use crate::rows::Rows;
 use crate::stats::{Counts, Kind, TableStats};

@@ -194,6 +194,7 @@ mod frame;
 mod graph;
 mod groups;
 mod misses;
+mod node;
 mod pages;
 mod rows;
 mod scope;

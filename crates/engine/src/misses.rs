@@ -6,7 +6,7 @@
 
 use hashbrown::HashTable;
 
-use crate::graph::{NodeId, Place};
+use crate::node::{NodeId, Place};
 
 /// A row or group that is not there: where it would stand, and the hash of its key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

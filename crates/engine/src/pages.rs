@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 
-use crate::graph::NodeId;
+use crate::node::NodeId;
 use crate::set_hash::SetHash;
 use crate::table::{Group, Summary};
 

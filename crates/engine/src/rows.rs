@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
-use crate::graph::{NodeId, Row};
+use crate::node::{NodeId, Row};
 use crate::table::Key;
 
 /// One row: its key, its node in the graph and what it holds.

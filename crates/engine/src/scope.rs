@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::core::{Core, Moment};
 use crate::fault::{self, Ended, Fault};
 use crate::frame::Frame;
-use crate::graph::{NodeId, Place, Read};
+use crate::graph::Read;
+use crate::node::{NodeId, Place};
 use crate::pages::View;
 use crate::table::{Derived, Group, Lookup, Table};
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::graph::NodeId;
+use crate::node::NodeId;
 use crate::stats::Kind;
 
 /// A row or group that another one read, and whether it exists.

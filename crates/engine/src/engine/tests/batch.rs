@@ -1,7 +1,7 @@
 //! What a batch looks at, and what is counted of it.
 
 use super::*;
-use crate::graph::Place;
+use crate::node::Place;
 
 #[test]
 fn what_a_batch_did_is_told_of_it_alone() {
