@@ -1,15 +1,17 @@
 //! Objects of Gateways at a real API server.
 
+#[path = "apply/ports.rs"]
+pub(crate) mod ports;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::apply::{Applier, Labels, Metrics, Report, Settings};
-use ir::{NsName, settings::Trust};
+use cluster::apply::{Applier, Failure, Labels, Metrics, Report, Settings};
+use ir::{NsName, backend::Transport, settings::Trust};
 use k8s_openapi::api::{
-    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     apps::v1::Deployment,
     autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount},
@@ -133,15 +135,21 @@ impl Scene {
         eventually(TIMEOUT, pending).await
     }
 
-    /// Waits until the last report is of that many failures, and gives their messages.
-    async fn reported(&self, count: usize) -> Result<Vec<String>> {
+    /// Waits until the last report is of that many failures, and gives them.
+    async fn failures(&self, count: usize) -> Result<Vec<Failure>> {
         let look = async || {
             let reports = self.reports.lock().expect("no panic");
             let last = reports.last().context("no report")?;
             ensure!(last.failures.len() == count, "{last:?}");
-            Ok(last.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message)).collect())
+            Ok(last.failures.clone())
         };
         eventually(TIMEOUT, look).await
+    }
+
+    /// The same with their messages alone.
+    async fn reported(&self, count: usize) -> Result<Vec<String>> {
+        let failures = self.failures(count).await?;
+        Ok(failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message)).collect())
     }
 
     /// What a Gateway may have.
@@ -150,13 +158,7 @@ impl Scene {
             gateway: self.owner(),
             uid: "0f7ae0b6-0000-0000-0000-000000000000".into(),
             class: "portcullis".into(),
-            ports: vec![deploy::Port {
-                name: "http".into(),
-                port: 80,
-                target: 10080,
-                transport: ir::backend::Transport::Tcp,
-                optional: false,
-            }],
+            ports: vec![deploy::Port { target: 10080, ..port("http", 80) }],
             labels: Vec::new(),
             annotations: Vec::new(),
             addresses: Vec::new(),
@@ -174,6 +176,11 @@ impl Scene {
         self.applier.desired_or_without(&self.owner(), Some(objects), optional);
         Ok(())
     }
+}
+
+/// A port of TCP that is a Gateway's own.
+fn port(name: &str, port: u16) -> deploy::Port {
+    deploy::Port { name: name.into(), port, target: port, transport: Transport::Tcp, optional: false }
 }
 
 fn parameters(kube: &Value) -> Result<deploy::Parameters> {
@@ -318,14 +325,7 @@ async fn what_somebody_changes_is_put_right() -> Result<()> {
         only_port(80).await?;
     }
     // And the ports are ours to change again.
-    let ports = vec![deploy::Port {
-        name: "other".into(),
-        port: 82,
-        target: 82,
-        transport: ir::backend::Transport::Tcp,
-        optional: false,
-    }];
-    scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    scene.desire(&deploy::Plan { ports: vec![port("other", 82)], ..scene.plan() })?;
     only_port(82).await?;
 
     // The label by which it is watched, and one that is not.
@@ -359,14 +359,7 @@ async fn our_own_writes_coming_back_cause_no_further_one() -> Result<()> {
     let (services, config_maps) = (scene.applied("Service"), scene.applied("ConfigMap"));
     let foreign = scene.metrics.foreign_changes.get();
 
-    let ports = vec![deploy::Port {
-        name: "http".into(),
-        port: 8080,
-        target: 8080,
-        transport: ir::backend::Transport::Tcp,
-        optional: false,
-    }];
-    scene.desire(&deploy::Plan { ports, bootstrap: "{\"a\": 1}".into(), ..scene.plan() })?;
+    scene.desire(&deploy::Plan { ports: vec![port("http", 8080)], bootstrap: "{\"a\": 1}".into(), ..scene.plan() })?;
     scene.settled().await?;
     scene.overtaken::<Service>().await?;
     scene.overtaken::<ConfigMap>().await?;
@@ -444,14 +437,7 @@ async fn what_somebody_deletes_is_made_again() -> Result<()> {
 
     // Deleted, and something else changes before the watch has a word of it: what we believed to know is wrong.
     services.delete("web-portcullis", &DeleteParams::default()).await?;
-    let ports = vec![deploy::Port {
-        name: "http".into(),
-        port: 8080,
-        target: 8080,
-        transport: ir::backend::Transport::Tcp,
-        optional: false,
-    }];
-    scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    scene.desire(&deploy::Plan { ports: vec![port("http", 8080)], ..scene.plan() })?;
     eventually(TIMEOUT, async || {
         let service: Service = scene.get().await?;
         let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
@@ -565,103 +551,6 @@ async fn what_the_api_server_refuses_is_told_and_tried_again_when_it_is_other() 
     scene.reported(0).await?;
     scene.get::<Service>().await?;
     Ok(())
-}
-
-/// Has the API server refuse Services of a namespace that have one of these ports.
-async fn refuse_ports(client: &Client, namespace: &str, ports: &[u16]) -> Result<()> {
-    let expression = format!("!object.spec.ports.exists(port, port.port in {ports:?})");
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace},
-        "spec": {
-            "matchConstraints": {"resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["services"]},
-            ]},
-            "validations": [{"expression": expression, "message": "such ports are not for Services"}],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": namespace},
-        "spec": {
-            "policyName": namespace, "validationActions": ["Deny"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
-        },
-    });
-    let parameters = PatchParams::apply("test").force();
-    let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
-    policies.patch(namespace, &parameters, &Patch::Apply(&policy)).await?;
-    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
-    bindings.patch(namespace, &parameters, &Patch::Apply(&binding)).await?;
-    // It holds a moment later.
-    let probe = json!({"metadata": {"name": "probe"}, "spec": {"ports": [{"port": ports.first()}]}});
-    let services = Api::<Service>::namespaced(client.clone(), namespace);
-    eventually(TIMEOUT, async || {
-        let parameters = PostParams { dry_run: true, ..PostParams::default() };
-        let answer = services.create(&parameters, &serde_json::from_value(probe.clone())?).await;
-        ensure!(answer.is_err(), "a Service with such a port is taken");
-        Ok(())
-    })
-    .await
-}
-
-#[tokio::test]
-async fn a_service_goes_without_those_optional_ports_that_the_api_server_refuses_and_keeps_all_others() -> Result<()> {
-    let scene = Scene::new().await?;
-    let port = |port: u16, optional: bool| deploy::Port {
-        name: Arc::default(),
-        port,
-        target: port,
-        transport: ir::backend::Transport::Tcp,
-        optional,
-    };
-    let with = |more: &[u16]| {
-        let ports = [80].map(|own| port(own, false)).into_iter().chain(more.iter().map(|more| port(*more, true)));
-        deploy::Plan { ports: ports.collect(), ..scene.plan() }
-    };
-    let has = async |wanted: &[i32]| {
-        let ports = scene.get::<Service>().await?.spec.unwrap_or_default().ports.unwrap_or_default();
-        let ports: Vec<_> = ports.iter().map(|port| port.port).collect();
-        ensure!(ports == wanted, "{ports:?} for {wanted:?}");
-        anyhow::Ok(())
-    };
-    scene.desire(&with(&[8000]))?;
-    scene.settled().await?;
-    has(&[80, 8000]).await?;
-    refuse_ports(&scene.client, &scene.namespace, &[8443, 9999]).await?;
-    scene.desire(&with(&[8000, 8001, 8443, 8444, 9999]))?;
-    let messages = scene.reported(2).await?;
-    ensure!(messages.iter().all(|message| message.contains("such ports are not for Services")), "{messages:?}");
-    let at_fault: Vec<_> = scene
-        .reports
-        .lock()
-        .expect("no panic")
-        .last()
-        .context("a report")?
-        .failures
-        .iter()
-        .filter_map(|failure| failure.port)
-        .collect();
-    ensure!(at_fault == [8443, 9999].map(|port| (port, ir::backend::Transport::Tcp)), "{at_fault:?}");
-    has(&[80, 8000, 8001, 8444]).await?;
-    // What is refused is tried again and again, and nothing is applied for it.
-    let version = async || anyhow::Ok(scene.get::<Service>().await?.metadata.resource_version);
-    let before = version().await?;
-    let tries = || scene.metrics.applies.get_or_create(&Labels { kind: "Service", result: "refused" }).get();
-    let seen = tries();
-    eventually(TIMEOUT, async || {
-        ensure!(tries() > seen, "it is not tried again");
-        Ok(())
-    })
-    .await?;
-    ensure!(version().await? == before, "the Service was written");
-    // A port of the Gateway's own is told of all of it.
-    scene.desire(&deploy::Plan { ports: vec![port(9999, false), port(8443, true)], ..scene.plan() })?;
-    let messages = scene.reported(1).await?;
-    ensure!(messages[0].contains("such ports are not for Services"), "{messages:?}");
-    has(&[80, 8000, 8001, 8444]).await?;
-    scene.desire(&with(&[8000]))?;
-    scene.reported(0).await?;
-    has(&[80, 8000]).await
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The controller in a cluster, as a user has it: objects are applied, statuses are written, an Envoy that shows its
 //! token is served.
 
+#[path = "in_a_cluster/ports.rs"]
+mod ports;
 #[path = "in_a_cluster/world.rs"]
 mod world;
 
