@@ -109,11 +109,7 @@ impl Estate {
 
     /// The virtual hosts of a route configuration, as Envoy has them.
     pub(crate) async fn hosts(&self, configuration: &str) -> Result<Vec<Value>> {
-        let dump = self.envoy.config_dump().await?;
-        let configs = dump["configs"].as_array().context("no configs")?;
-        let routes = configs.iter().filter_map(|section| section["dynamic_route_configs"].as_array()).flatten();
-        let named = routes.map(|config| &config["route_config"]).filter(|config| config["name"] == configuration);
-        Ok(named.filter_map(|config| config["virtual_hosts"].as_array()).flatten().cloned().collect())
+        hosts(&self.envoy, configuration).await
     }
 
     /// The virtual hosts of the victim who shares no listener, as Envoy has them. On the open port its name is anybody's.
@@ -135,4 +131,13 @@ impl Estate {
 /// A file with objects. JSON, since YAML has no place for some characters.
 pub(crate) fn file(objects: &[Value]) -> Result<String> {
     Ok(manifests::print(objects)?.replace("---\n", ""))
+}
+
+/// The virtual hosts of a route configuration, as an Envoy has them.
+pub(crate) async fn hosts(envoy: &Envoy, configuration: &str) -> Result<Vec<Value>> {
+    let dump = envoy.config_dump().await?;
+    let configs = dump["configs"].as_array().context("no configs")?;
+    let routes = configs.iter().filter_map(|section| section["dynamic_route_configs"].as_array()).flatten();
+    let named = routes.map(|config| &config["route_config"]).filter(|config| config["name"] == configuration);
+    Ok(named.filter_map(|config| config["virtual_hosts"].as_array()).flatten().cloned().collect())
 }

@@ -9,7 +9,7 @@ use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 
-use crate::estate::file;
+use crate::estate::{file, hosts};
 
 /// How many of them there are.
 const CROWD: usize = 400;
@@ -54,6 +54,23 @@ fn crowd(port: u16) -> Vec<Value> {
     (0..CROWD).flat_map(set).collect()
 }
 
+/// A Gateway with a port, and what the victim has there.
+fn stage(port: u16, victim: &Echo) -> Vec<Value> {
+    let listeners = json!([{"name": "web", "port": port, "protocol": "HTTP", "hostname": VICTIM}]);
+    let mut objects = vec![
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
+            "spec": {"controllerName": "portcullis.dev/gateway-controller"}}),
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+            "metadata": {"name": "hub", "namespace": "infra"},
+            "spec": {"gatewayClassName": "ours", "allowedListeners": {"namespaces": {"from": "All"}},
+                "listeners": [{"name": "own", "port": port, "protocol": "HTTP", "hostname": "hub.example.com"}]}}),
+        set("apps", "victim", "2026-01-01T00:00:00Z", &listeners),
+        route("apps", "victim"),
+    ];
+    objects.extend(service("apps", victim));
+    objects
+}
+
 async fn served(port: u16, host: &str, wanted: &str) -> Result<()> {
     eventually(4 * TIMEOUT, async || {
         let answer = client::send(&Target::local(port), &Request::get(host, "/")).await?;
@@ -69,22 +86,7 @@ async fn a_crowd_of_listener_sets_that_ask_for_one_port_gets_nothing_that_anothe
     let victim = Echo::start("victim", ([127, 0, 0, 1], 0).into()).await?;
     let thief = Echo::start("thief", ([127, 0, 0, 1], 0).into()).await?;
     let port = free_port()?;
-    let mut objects = vec![
-        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
-            "spec": {"controllerName": "portcullis.dev/gateway-controller"}}),
-        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
-            "metadata": {"name": "hub", "namespace": "infra"},
-            "spec": {"gatewayClassName": "ours", "allowedListeners": {"namespaces": {"from": "All"}},
-                "listeners": [{"name": "own", "port": port, "protocol": "HTTP", "hostname": "hub.example.com"}]}}),
-        set(
-            "apps",
-            "victim",
-            "2026-01-01T00:00:00Z",
-            &json!([{"name": "web", "port": port, "protocol": "HTTP", "hostname": VICTIM}]),
-        ),
-        route("apps", "victim"),
-    ];
-    objects.extend(service("apps", &victim));
+    let mut objects = stage(port, &victim);
     objects.extend(service("evil", &thief));
     let mut portcullis = Portcullis::start(&[("a.json".to_owned(), file(&objects)?)]).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/hub").await?).await?;
@@ -99,6 +101,48 @@ async fn a_crowd_of_listener_sets_that_ask_for_one_port_gets_nothing_that_anothe
     portcullis.write("z.json", &file(&crowd(port)[..2])?)?;
     served(port, "own-1.example.com", "").await.context("it goes with its set")?;
     served(port, VICTIM, "victim").await?;
+    portcullis.check()?;
+    portcullis.was_never_refused().await?;
+    envoy.check().await
+}
+
+/// As many virtual hosts of ListenerSets as there shall be room for, each with 4 kB of a quarter.
+const ROOMS: u64 = 250;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_with_hostnames_without_end_has_no_more_of_them_served_than_there_is_room_for() -> Result<()> {
+    const SETS: usize = 20;
+    let victim = Echo::start("victim", ([127, 0, 0, 1], 0).into()).await?;
+    let port = free_port()?;
+    let bound = ["--capacity-max-bytes".to_owned(), (4 * 4_000 * ROOMS).to_string()];
+    let files = [("a.json".to_owned(), file(&stage(port, &victim))?)];
+    let mut portcullis = Portcullis::start_with(&files, &bound).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/hub").await?).await?;
+    served(port, VICTIM, "victim").await.context("before")?;
+
+    // Older than that of the victim, with as many listeners each as there may be.
+    let crowd = (0..SETS).map(|number| {
+        let host = |at: usize| format!("{at}.z{number:02}.example.com");
+        let listener =
+            |at: usize| json!({"name": format!("l{at}"), "port": port, "protocol": "HTTP", "hostname": host(at)});
+        let listeners: Vec<_> = (0..64).map(listener).collect();
+        set("evil", &format!("z{number:02}"), "2025-01-01T00:00:00Z", &json!(listeners))
+    });
+    portcullis.write("z.json", &file(&crowd.collect::<Vec<_>>())?)?;
+    let all = eventually(4 * TIMEOUT, async || {
+        let all = hosts(&envoy, &format!("http/{port}")).await?;
+        ensure!(all.iter().any(|host| host["name"] == "0.z00.example.com"), "nothing of it is there yet");
+        anyhow::Ok(all)
+    })
+    .await?;
+    // Those of the victim, of the Gateway, and of all that are not served.
+    ensure!(all.len() as u64 == ROOMS - 1 + 3, "{} virtual hosts", all.len());
+    let unserved = all.iter().find(|host| host["name"] == "unserved/*").context("they fall to nobody else")?;
+    let domains = unserved["domains"].as_array().context("domains")?;
+    ensure!(domains.len() as u64 == 64 * SETS as u64 - (ROOMS - 1), "{} are not served", domains.len());
+    served(port, VICTIM, "victim").await.context("with a crowd")?;
+    let answer = client::send(&Target::local(port), &Request::get("63.z19.example.com", "/")).await?;
+    ensure!(answer.status == 404, "{}", answer.status);
     portcullis.check()?;
     portcullis.was_never_refused().await?;
     envoy.check().await

@@ -89,6 +89,30 @@ fn http_listeners_are_shared_out_in_the_same_way_and_those_without_room_keep_the
 }
 
 #[test]
+fn a_listener_of_which_nobody_can_tell_whether_there_is_room_is_served_and_others_are_as_they_were() {
+    let listener = |index: usize| http(&format!("l{index}"), 80, &format!("h{index}.example"));
+    let mut settings = ir::Settings::default();
+    settings.capacity.max_bytes = 2 * 4 * crate::weight::HOST;
+    let edge = hosting("edge", json!([]), "All");
+    let set = listener_set("greedy/set", json!((0..4).map(listener).collect::<Vec<_>>()));
+    let mut scene = Scene::with(settings, [edge, set]);
+    let served = |scene: &Scene| {
+        [0, 1, 2, 3].map(|index| accepted(scene, "greedy/set", &format!("l{index}")).starts_with("True"))
+    };
+    let sound = served(&scene);
+    assert_eq!(sound, [true, true, false, false]);
+    let rows = scene.0.computed_rows().into_iter();
+    let (table, key) =
+        rows.into_iter().find(|(table, key)| *table == "WithoutRoom" && key.contains("l3")).expect("a row");
+    scene.0.fail_at(table, &key);
+    assert_eq!(scene.0.settle().faults.len(), 1, "{key}");
+    assert_eq!(served(&scene), [true, true, false, true]);
+    scene.0.fail_no_more(table, &key);
+    scene.0.settle();
+    assert_eq!(served(&scene), sound);
+}
+
+#[test]
 fn what_policies_say_of_listeners_of_a_namespace_is_charged_to_its_room_and_to_nobody_elses() {
     let set = |name: &str, second: u8| {
         let host = name.replace('/', ".");
