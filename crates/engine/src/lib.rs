@@ -210,6 +210,7 @@ pub use engine::{Engine, Origins};
 pub use fault::{Fault, TOLD_TO, Turned};
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};
+pub use set_hash::set_hash;
 pub use stats::{Kind, TableStats};
 pub use table::{Derived, EntryHash, Group, Input, Key, Lookup, Summary, Table};
 pub use why::{Seen, Why};

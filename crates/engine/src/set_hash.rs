@@ -13,6 +13,12 @@ const DIGITS: usize = 2 * size_of::<Hash>();
 
 type Hash = [u8; 16];
 
+/// The hash of a set of entries with these hashes, in any order: that of a group with the same entries
+/// ([`View::set_hash`](crate::View::set_hash)).
+pub fn set_hash<'a>(entries: impl ExactSizeIterator<Item = &'a [u8; 16]>) -> [u8; 16] {
+    SetHash::default().of(entries.len(), entries)
+}
+
 /// What is known of a set's hash: all of it, or all but what changed since.
 #[derive(Clone, Default)]
 pub(crate) struct SetHash {

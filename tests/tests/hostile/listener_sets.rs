@@ -54,8 +54,8 @@ fn crowd(port: u16) -> Vec<Value> {
     (0..CROWD).flat_map(set).collect()
 }
 
-/// A Gateway with a port, and what the victim has there.
-fn stage(port: u16, victim: &Echo) -> Vec<Value> {
+/// A Gateway with a port, with a listener of its own there for this hostname, and what the victim has there.
+fn stage(port: u16, hostname: &str, victim: &Echo) -> Vec<Value> {
     let listeners = json!([{"name": "web", "port": port, "protocol": "HTTP", "hostname": VICTIM}]);
     let mut objects = vec![
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
@@ -63,7 +63,7 @@ fn stage(port: u16, victim: &Echo) -> Vec<Value> {
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
             "metadata": {"name": "hub", "namespace": "infra"},
             "spec": {"gatewayClassName": "ours", "allowedListeners": {"namespaces": {"from": "All"}},
-                "listeners": [{"name": "own", "port": port, "protocol": "HTTP", "hostname": "hub.example.com"}]}}),
+                "listeners": [{"name": "own", "port": port, "protocol": "HTTP", "hostname": hostname}]}}),
         set("apps", "victim", "2026-01-01T00:00:00Z", &listeners),
         route("apps", "victim"),
     ];
@@ -86,7 +86,7 @@ async fn a_crowd_of_listener_sets_that_ask_for_one_port_gets_nothing_that_anothe
     let victim = Echo::start("victim", ([127, 0, 0, 1], 0).into()).await?;
     let thief = Echo::start("thief", ([127, 0, 0, 1], 0).into()).await?;
     let port = free_port()?;
-    let mut objects = stage(port, &victim);
+    let mut objects = stage(port, "hub.example.com", &victim);
     objects.extend(service("evil", &thief));
     let mut portcullis = Portcullis::start(&[("a.json".to_owned(), file(&objects)?)]).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/hub").await?).await?;
@@ -115,10 +115,18 @@ async fn a_namespace_with_hostnames_without_end_has_no_more_of_them_served_than_
     let victim = Echo::start("victim", ([127, 0, 0, 1], 0).into()).await?;
     let port = free_port()?;
     let bound = ["--capacity-max-bytes".to_owned(), (4 * 4_000 * ROOMS).to_string()];
-    let files = [("a.json".to_owned(), file(&stage(port, &victim))?)];
+    // Whoever has no hostname here falls to a route of the Gateway's owner.
+    let mut objects = stage(port, "*.example.com", &victim);
+    let own = Echo::start("own", ([127, 0, 0, 1], 0).into()).await?;
+    objects.extend(service("infra", &own));
+    objects.push(json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": "own", "namespace": "infra"},
+        "spec": {"parentRefs": [{"name": "hub"}], "rules": [{"backendRefs": [{"name": "s", "port": 80}]}]}}));
+    let files = [("a.json".to_owned(), file(&objects)?)];
     let mut portcullis = Portcullis::start_with(&files, &bound).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/hub").await?).await?;
     served(port, VICTIM, "victim").await.context("before")?;
+    served(port, "63.z19.example.com", "own").await.context("nobody's")?;
 
     // Older than that of the victim, with as many listeners each as there may be.
     let crowd = (0..SETS).map(|number| {
@@ -142,7 +150,7 @@ async fn a_namespace_with_hostnames_without_end_has_no_more_of_them_served_than_
     ensure!(domains.len() as u64 == 64 * SETS as u64 - (ROOMS - 1), "{} are not served", domains.len());
     served(port, VICTIM, "victim").await.context("with a crowd")?;
     let answer = client::send(&Target::local(port), &Request::get("63.z19.example.com", "/")).await?;
-    ensure!(answer.status == 404, "{}", answer.status);
+    ensure!(answer.status == 404, "{}: it is a listener's that is not served, and nobody else's", answer.status);
     portcullis.check()?;
     portcullis.was_never_refused().await?;
     envoy.check().await

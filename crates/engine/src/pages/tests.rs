@@ -88,6 +88,8 @@ proptest! {
                 prop_assert_eq!(view.hash(), plain_hash(model.values().copied()));
                 let anew = content(plain.iter().copied());
                 prop_assert_eq!(view.set_hash(), View(Arc::new(anew)).set_hash(), "what is known of before is used");
+                let hashes: Vec<_> = group.pages.iter().flat_map(|page| page.hashes.iter().rev()).collect();
+                prop_assert_eq!(view.set_hash(), crate::set_hash(hashes.into_iter()), "in any order");
                 prop_assert_eq!(view.get(&sort).copied(), model.get(&sort).copied());
                 prop_assert_eq!(view.first().map(|(sort, _)| *sort), model.keys().next().copied());
                 prop_assert_eq!(view.last().map(|(sort, _)| *sort), model.keys().next_back().copied());

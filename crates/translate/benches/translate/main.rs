@@ -12,6 +12,7 @@ use std::{
 };
 
 use api::Object;
+use envoy::body::Body;
 use ir::Settings;
 use translate::{Change, Translator};
 
@@ -159,14 +160,16 @@ fn timed(name: &str, routes: usize, translator: &mut Translator, change: impl Fn
 /// Times of changes.
 fn changes<'a>(steps: impl Iterator<Item = &'a tree::Step>) {
     println!(
-        "{:<44} {:>16} {:>12} {:>12} {:>12} {:>8} {:>10} {:>18}",
-        "change", "of", "p50", "p99", "max", "rows", "p50 each", "sent"
+        "{:<44} {:>16} {:>12} {:>12} {:>12} {:>8} {:>10} {:>18} {:>12}",
+        "change", "of", "p50", "p99", "max", "rows", "p50 each", "sent", "joined p50"
     );
     for tree::Step { name, of, sizes, scene } in steps {
         for &size in *sizes {
             let Scene { objects, change } = scene(size);
             let mut translator = translator_with(Tree::settings(), objects);
             let (mut computed, mut sent, mut bytes) = (0, 0, 0);
+            // What is composed of many parts is put together when it is sent.
+            let mut joined = Vec::new();
             let mut taken: Vec<_> = (0..tree::WAITING)
                 .map(|turn| {
                     let object = change(turn);
@@ -176,16 +179,23 @@ fn changes<'a>(steps: impl Iterator<Item = &'a tree::Step>) {
                     let elapsed = start.elapsed();
                     computed = computed.max(changes.computed);
                     sent = changes.resources.len();
-                    bytes = changes.resources.iter().filter_map(|(_, now)| Some(now.as_ref()?.body.len())).sum();
+                    let bodies = || changes.resources.iter().filter_map(|(_, now)| Some(&now.as_ref()?.body));
+                    bytes = bodies().map(Body::len).sum();
+                    let start = Instant::now();
+                    bodies().for_each(|body| {
+                        black_box(body.pieces());
+                    });
+                    joined.push(start.elapsed());
                     elapsed
                 })
                 .collect();
             taken.sort_unstable();
+            joined.sort_unstable();
             let [p50, p99, max] = [50, 99, 100].map(|percent| taken[(taken.len() - 1) * percent / 100]);
             let each = p50 / u32::try_from(size).unwrap_or(u32::MAX);
-            let [p50, p99, max, each] = [p50, p99, max, each].map(micros);
+            let [p50, p99, max, each, joined] = [p50, p99, max, each, joined[joined.len() / 2]].map(micros);
             println!(
-                "{name:<44} {:>16} {p50:>12} {p99:>12} {max:>12} {computed:>8} {each:>10} {:>18}",
+                "{name:<44} {:>16} {p50:>12} {p99:>12} {max:>12} {computed:>8} {each:>10} {:>18} {joined:>12}",
                 format!("{size} {of}"),
                 format!("{sent}, {} kB", bytes / 1_000)
             );

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::{Derived, Emitter, Lookup, Scope};
 use envoy::{
+    body::Body,
     bytes::Unreadable,
     listener::{Chain, Common},
     resource::Encoded,
@@ -13,6 +14,7 @@ use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, Settings,
     backend::Transport,
     listener::{FilterChain, LeadsTo, Listener, ListenerHead, ListenerProtocol, UdpListener},
+    settings::Edge,
     stream::PlaceId,
 };
 
@@ -89,16 +91,14 @@ impl Derived for ServerName {
         let at = (gateway.clone(), *port);
         let claims = scope.group::<ServerClaims>(name);
         let (rank, chain) = claims.first()?;
-        let (claim, of, listener) = rank;
         if let Some(chain) = chain {
             // Of two chains of one hostname Envoy would take neither.
             let encoded = scope.get::<ChainsAlike>(&at)?.chain(chain);
-            let sort = (of.clone(), listener.clone(), hostname.clone());
-            scope.emit::<FilterChains>(at, sort, Chained { chain: chain.clone(), encoded });
+            scope.emit::<FilterChains>(at, hostname.clone(), Chained { chain: chain.clone(), encoded });
             return Some(());
         }
         // A listener of TLS is there before its first route.
-        let is_first = *claim == Claim::Closed && scope.get::<HasTlsListeners>(&at).is_some();
+        let is_first = rank.0 == Claim::Closed && scope.get::<HasTlsListeners>(&at).is_some();
         let is_taken = || {
             let mut broader = hostname.covering().skip(1);
             broader.any(|broader| scope.get::<HasChain>(&(gateway.clone(), *port, broader)).is_some())
@@ -133,7 +133,12 @@ fn closed(scope: &Scope<'_>, port: &(NsName, Port)) -> Vec<Hostname> {
 pub(super) fn encoded(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Result<Encoded, Unreadable>> {
     let edge = &scope.get::<Config>(&())?.edge;
     if is_strict(scope) {
-        return Some(Ok(envoy::listener::listener(&cleared::served(scope, gateway, port)?, edge)));
+        let listener = cleared::served(scope, gateway, port)?;
+        let common = Common::new(gateway, &listener.head.config, edge);
+        let chains: Vec<_> = listener.chains.iter().map(|chain| common.chain(chain)).collect();
+        let closed = envoy::listener::closed(&listener.closed);
+        let of_chains = engine::set_hash(chains.iter().map(Chain::hash));
+        return Some(Ok(composed(&listener.head, edge, of_chains, [envoy::listener::chains(chains.iter())], &closed)));
     }
     let (at, head) = ((gateway.clone(), port), head(scope, gateway, port)?);
     if let Err(why) = scope.get::<ChainsAlike>(&at)?.readable() {
@@ -146,10 +151,21 @@ pub(super) fn encoded(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option
     });
     let closed = scope.get::<ClosedChains>(&at).filter(|_| head.over_tls);
     let closed = closed.as_deref().map_or(&[][..], |closed| closed);
-    let of_chains = chains.pages().flat_map(|page| page.hashes().iter().copied());
-    let content: Vec<_> = of_chains.chain(closed.iter().map(|chain| *chain.hash())).collect();
-    let pieces = pages.chain([envoy::listener::chains(closed.iter())]);
-    Some(Ok(envoy::listener::composed(&head, edge, pieces, &content)))
+    Some(Ok(composed(&head, edge, chains.set_hash(), pages, closed)))
+}
+
+/// A listener of chains in pieces, and of chains that close what they are sent. The hostname of a chain, which is in its hash, says
+/// where it stands, so that one hash of them as a set tells them from others.
+fn composed(
+    head: &ListenerHead,
+    edge: &Edge,
+    of_chains: [u8; 16],
+    chains: impl IntoIterator<Item = Body>,
+    closed: &[Chain],
+) -> Encoded {
+    let content: Vec<_> = [of_chains].into_iter().chain(closed.iter().map(|chain| *chain.hash())).collect();
+    let pieces = chains.into_iter().chain([envoy::listener::chains(closed.iter())]);
+    envoy::listener::composed(head, edge, pieces, &content)
 }
 
 /// A listener of TCP as its objects make it.

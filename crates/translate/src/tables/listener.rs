@@ -59,13 +59,14 @@ groups! {
     ClosedNames: (NsName, Port), (ClaimRank, Hostname) => ();
 }
 
-/// The filter chains of a port, by the hostnames and names of their listeners, and their own hostnames.
+/// The filter chains of a port by their hostnames, the most specific first. A chain says its hostname, so that nothing else decides
+/// where it stands.
 pub(crate) struct FilterChains;
 
 impl Group for FilterChains {
     const NAME: &'static str = "FilterChains";
     type Key = (NsName, Port);
-    type Sort = (Hostname, ListenerName, Hostname);
+    type Sort = Hostname;
     type Entry = Chained;
     type Summary = ();
 
