@@ -4,11 +4,11 @@
 //! what an earlier one asks for a later one does not get, and a listener that loses to an earlier object is in nobody's way.
 
 use engine::{Emitter, Lookup, Scope};
-use ir::{NsName, Reason, matching::Age};
+use ir::{NsName, Reason, listener::PortClass, matching::Age};
 
 use crate::tables::{
     gateway::{Fault, ListenerModel},
-    set::{Holder, HostAsks, HostHolder, PortAsks, PortHolder, Rank},
+    set::{Holder, HostAsks, HostHolder, PortAsks, PortHolder, Rank, SpokenAt},
 };
 
 /// Says what listeners of an object ask for of a Gateway.
@@ -43,6 +43,12 @@ impl Lookup for PortHolder {
     }
 }
 
+impl Lookup for SpokenAt {
+    fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<PortClass> {
+        scope.get::<PortHolder>(key)?.class
+    }
+}
+
 impl Lookup for HostHolder {
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<Rank> {
         scope.group::<HostAsks>(key).iter().next().map(|((rank, _), ())| rank.clone())
@@ -70,7 +76,10 @@ fn lost(scope: &Scope<'_>, gateway: &NsName, set: &Age, listener: &ListenerModel
         Some(age) if age.name.namespace == set.name.namespace => format!("the earlier ListenerSet {}", age.name),
         Some(_) => "an earlier ListenerSet of another namespace".to_owned(),
     };
-    let holder = scope.get::<PortHolder>(&(gateway.clone(), port, own.transport()));
+    let at = (gateway.clone(), port, own.transport());
+    // Who comes first there concerns only who cannot have the port beside him.
+    let has_port = own.told_by().is_some() && scope.get::<SpokenAt>(&at).is_some_and(|spoken| *spoken == own.class());
+    let holder = if has_port { None } else { scope.get::<PortHolder>(&at) };
     if let Some(Holder { rank: holder, class }) = holder.as_deref().filter(|holder| holder.rank < rank) {
         if *class != Some(own.class()) {
             let message = format!("port {port} is used with another protocol by {}; use another port", who(holder));

@@ -39,6 +39,8 @@ tables! {
     SetHead: NsName => Head;
     /// Who comes first at a port of a Gateway, and what is spoken there.
     PortHolder: (NsName, Port, Transport) => Holder;
+    /// What is spoken at a port of a Gateway by the word of who comes first there; absent where that is no one thing.
+    SpokenAt: (NsName, Port, Transport) => PortClass;
     /// Who comes first with a hostname at a port of a Gateway.
     HostHolder: (NsName, Port, Scheme, Hostname) => Rank;
     /// A port of a Gateway that ListenerSets of a namespace ask for.

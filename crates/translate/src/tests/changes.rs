@@ -3,10 +3,7 @@
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::{
-    object,
-    scene::{Scene, hosting, http, https, listener_set, secret},
-};
+use super::object;
 use crate::{Change, Changes, Translator};
 
 /// One Gateway, `routes` routes on ten times fewer hostnames, a Service with an endpoint for each.
@@ -204,27 +201,4 @@ fn a_route_that_leaves_takes_its_clusters_along() {
     let gone: Vec<_> =
         changes.resources.iter().filter(|(_, now)| now.is_none()).map(|(key, _)| (key.kind, &*key.name)).collect();
     assert_eq!(gone, [(ResourceKind::Cluster, "service/apps/s3/80"), (ResourceKind::Endpoints, "service/apps/s3/80")]);
-}
-
-#[test]
-fn a_hostname_of_a_set_costs_the_same_among_few_and_many_sets_of_http_and_of_https() {
-    let set = |index: usize, host: &str, protocol: &str| {
-        let listener = match protocol {
-            "HTTP" => http("l", 80, host),
-            _ => https("l", 443, host, "c"),
-        };
-        listener_set(&format!("apps/s{index}"), json!([listener]))
-    };
-    for protocol in ["HTTP", "HTTPS"] {
-        let computed = [150, 600].map(|sets| {
-            let mut settings = ir::Settings::default();
-            settings.capacity.max_bytes = 1 << 40;
-            let edge = hosting("edge", json!([http("http", 80, "edge.example.com")]), "All");
-            let sets = (0..sets).map(|index| set(index, &format!("h{index}.example.com"), protocol));
-            let mut scene = Scene::with(settings, [edge, secret("c")].into_iter().chain(sets));
-            scene.put(set(7, "first.example.com", protocol));
-            scene.put(set(7, "second.example.com", protocol)).computed
-        });
-        assert_eq!(computed[0], computed[1], "{protocol}");
-    }
 }

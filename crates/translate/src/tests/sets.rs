@@ -462,7 +462,7 @@ fn crowd(many: usize, namespace: fn(usize) -> String, listener: fn(&str) -> Valu
         let set = listener_set(&name, json!([listener(&format!("h{index}.com"))]));
         [set, at(&format!("r{index}"), json!([at_set(&name)]))]
     };
-    Scene::new((0..many).flat_map(set).chain([service("s"), edge("All")]))
+    Scene::new((0..many).flat_map(set).chain([service("s"), edge("All"), secret_of("n3")]))
 }
 
 /// What a change of one of `many` sets computes.
@@ -487,6 +487,10 @@ fn a_change_of_one_of_many_sets_computes_the_same_as_of_one_of_few() {
     }
     for [small, large] in computed([10, 200], |_| "n3".to_owned(), plain) {
         assert_eq!(small, large, "all of one namespace");
+    }
+    // More than each can list the hostnames of.
+    for [small, large] in computed([140, 280], |_| "n3".to_owned(), |host| https("a", 443, host, "c")) {
+        assert_eq!(small, large, "of HTTPS");
     }
 }
 

@@ -86,7 +86,7 @@ use crate::{
             Admitting, AskedOfClients, AttachedSets, BindPort, BindPorts, Crowded, GatewayPresence, HostAsks,
             HostHolder, ListenerRooms, NamespaceRoom, OwnPorts, ParentOf, PortAsks, PortHolder, RoomAsks, RoomBeyond,
             RoomShare, SetAsks, SetHead, SetPort, SetPortAsks, SetPorts, SetRoom, SetRow, SetsOf, SoundAsks, SoundPort,
-            SoundPorts, UnservedPort, WithoutRoom,
+            SoundPorts, SpokenAt, UnservedPort, WithoutRoom,
         },
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
@@ -200,6 +200,7 @@ pub(super) fn all() -> Engine {
         .derived_for_each::<SetAsks, ListenerSets>(same)
         .group::<PortAsks>()
         .lookup::<PortHolder>()
+        .lookup::<SpokenAt>()
         .group::<HostAsks>()
         .lookup::<HostHolder>()
         .lookup::<AskedOfClients>()
