@@ -33,10 +33,10 @@ use std::{
 
 use api::{Kind, ObjectId};
 use futures::{Stream, StreamExt, executor::block_on};
-use ir::{NsName, RouteId, Settings};
+use ir::{NsName, RootId, Settings};
 use records::Quarantine;
 use tokio::sync::{mpsc, watch};
-use translate::{Deploying, LoginSeed, object_id, strict::Bounds};
+use translate::{Deploying, LoginSeed, root_object, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
 pub use freeze::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
@@ -391,12 +391,11 @@ impl EngineTask {
             Source::Files(_) => (self.broken_files, None),
             Source::Cluster(cluster) => (0, Some(cluster.undecodable())),
         };
-        let decides = |object: &ObjectId, root: &RouteId| match object.kind {
-            Kind::HttpRoute => *object == object_id(root),
-            Kind::DelegationPolicy => object.namespace == *root.namespace(),
-            _ => false,
+        let decides = |object: &ObjectId, root: &RootId| match (root, object.kind) {
+            (RootId::Route(root), Kind::DelegationPolicy) => object.namespace == root.namespace,
+            _ => *object == root_object(root),
         };
-        let of = |root: &RouteId| {
+        let of = |root: &RootId| {
             broken_files == 0 && !undecodable.into_iter().flatten().any(|(object, _)| decides(object, root))
         };
         let all = broken_files == 0 && undecodable.is_none_or(BTreeMap::is_empty);

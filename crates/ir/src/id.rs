@@ -171,8 +171,54 @@ pub struct RouteName {
     pub edition: Option<Edition>,
 }
 
-/// The root of a tree of which a version is kept, an edition: all of the tree's routes and policies as they were.
-pub type Edition = Arc<NsName>;
+/// That of which a version is kept, an edition: all that belongs to this root, as it was.
+pub type Edition = Arc<RootId>;
+
+/// The object to which all belongs that is kept together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RootId {
+    /// An HTTPRoute: its tree of routes, with the policies on them.
+    Route(NsName),
+    /// A Gateway: the policies on it and on its listeners.
+    Gateway(NsName),
+}
+
+impl RootId {
+    /// Its kind, as Gateway API writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Route(_) => RouteKind::HttpRoute.name(),
+            Self::Gateway(_) => "Gateway",
+        }
+    }
+
+    /// Its namespace and name.
+    pub fn name(&self) -> &NsName {
+        match self {
+            Self::Route(name) | Self::Gateway(name) => name,
+        }
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.name().namespace
+    }
+
+    /// The root of a tree of routes, as it is now.
+    pub fn route(&self) -> Option<RouteId> {
+        match self {
+            Self::Route(name) => Some(RouteId::new(RouteKind::HttpRoute, name.clone())),
+            Self::Gateway(_) => None,
+        }
+    }
+}
+
+/// `HTTPRoute apps/shop`.
+impl fmt::Display for RootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name())
+    }
+}
 
 impl RouteId {
     /// A route of a kind.
@@ -195,10 +241,15 @@ impl RouteId {
         self.of_edition(None)
     }
 
+    /// The same as the root of a tree.
+    pub fn root(&self) -> RootId {
+        RootId::Route(self.name.clone())
+    }
+
     /// This root in its own edition.
     #[must_use]
     pub fn committed(&self) -> Self {
-        Self::hashed(RouteName { edition: Some(Arc::new(self.name.clone())), ..RouteName::clone(self) })
+        Self::hashed(RouteName { edition: Some(Arc::new(self.root())), ..RouteName::clone(self) })
     }
 
     /// An HTTPRoute.

@@ -27,7 +27,7 @@ pub mod upstream;
 pub use chain::Chain;
 pub use hostname::Hostname;
 pub use id::{
-    Edition, GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteId, RouteKind,
+    Edition, GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RootId, RouteConfigId, RouteId, RouteKind,
 };
 pub use problem::{Problem, Severity};
 pub use reason::Reason;

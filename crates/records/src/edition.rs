@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     RecordKind,
-    format::{self, COMPRESSED, FORMAT, Unreadable},
+    format::{self, COMPRESSED, FORMAT, OF_ANY_ROOT, Unreadable},
     quarantine::{RELEASE, kept_manifest},
 };
 
@@ -25,11 +25,44 @@ const IN_HEAD: usize = 64 * 1024;
 /// The name of the record of the epoch. It is of the kind of heads, so that whoever watches these learns of it.
 pub const EPOCH: &str = "portcullis-editions";
 
-/// What is kept of a tree.
+/// A kind of objects of which something is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RootKind {
+    /// The root of a tree of routes. Heads name no kind where it is this one, as it was before there were others.
+    #[default]
+    #[serde(rename = "HTTPRoute")]
+    HttpRoute,
+    /// A Gateway, with the policies on it.
+    Gateway,
+}
+
+impl RootKind {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+    fn is_route(&self) -> bool {
+        *self == Self::HttpRoute
+    }
+
+    /// The kind of these objects.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::HttpRoute => Kind::HttpRoute,
+            Self::Gateway => Kind::Gateway,
+        }
+    }
+
+    fn of(kind: Kind) -> Self {
+        if kind == Kind::Gateway { Self::Gateway } else { Self::HttpRoute }
+    }
+}
+
+/// What is kept of a root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
-    /// The namespace of the root, which is an HTTPRoute.
+    /// The kind of the root.
+    #[serde(default, skip_serializing_if = "RootKind::is_route")]
+    pub root_kind: RootKind,
+    /// The namespace of the root.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -59,14 +92,18 @@ pub struct Head {
 impl Head {
     /// The head as it is stored.
     pub fn data(&self) -> Vec<u8> {
-        // What has no parts is as it was before there was another format.
-        let format = if self.parts.is_empty() { FORMAT } else { COMPRESSED };
+        // What a release before can read is written so that it does.
+        let format = match (self.root_kind, self.parts.is_empty()) {
+            (RootKind::Gateway, _) => OF_ANY_ROOT,
+            (RootKind::HttpRoute, true) => FORMAT,
+            (RootKind::HttpRoute, false) => COMPRESSED,
+        };
         format::write_as(RecordKind::Edition, format, self)
     }
 
     /// The root.
     pub fn root(&self) -> ObjectId {
-        ObjectId::new(Kind::HttpRoute, self.namespace.as_str(), self.name.as_str())
+        ObjectId::new(self.root_kind.kind(), self.namespace.as_str(), self.name.as_str())
     }
 }
 
@@ -139,8 +176,8 @@ pub enum EditionError {
     #[error("its part {0} is not there")]
     Missing(String),
     /// Another root's stands in its place.
-    #[error("it is of {0}/{1}, whose record has another name")]
-    OfAnother(String, String),
+    #[error("it is of {0}, whose record has another name")]
+    OfAnother(ObjectId),
     /// It has not the root.
     #[error("its root is not among its objects")]
     Rootless,
@@ -153,8 +190,13 @@ pub enum EditionError {
 }
 
 /// The name of the record that has the head of a root's edition.
-pub fn head_name(namespace: &str, name: &str) -> String {
-    format!("edition-{}", &blake3::hash(format!("{namespace}/{name}").as_bytes()).to_hex()[..20])
+pub fn head_name(root: &ObjectId) -> String {
+    let ObjectId { kind, namespace, name } = root;
+    let named = match RootKind::of(*kind) {
+        RootKind::HttpRoute => format!("{namespace}/{name}"),
+        RootKind::Gateway => format!("{kind}/{namespace}/{name}"),
+    };
+    format!("edition-{}", &blake3::hash(named.as_bytes()).to_hex()[..20])
 }
 
 /// The name of a part of the edition whose head has the name `head`.
@@ -206,13 +248,13 @@ fn hash_of_parts(parts: &[Part]) -> String {
 /// # Errors
 /// An object cannot be stored.
 pub fn write<F: Fn() -> Vec<Object>>(
-    (namespace, name): (&str, &str),
+    root: &ObjectId,
     uid: &str,
     groups: &[Group<F>],
     now: Timestamp,
     before: Option<&Written>,
 ) -> Result<Written, Unkeepable> {
-    let record = head_name(namespace, name);
+    let record = head_name(root);
     let parts_before = before.map_or(&[][..], |before| &before.parts);
     let mut parts = Vec::with_capacity(groups.len());
     for Group { of, objects } in groups {
@@ -223,8 +265,9 @@ pub fn write<F: Fn() -> Vec<Object>>(
         });
     }
     let mut head = Head {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        root_kind: RootKind::of(root.kind),
+        namespace: root.namespace.to_string(),
+        name: root.name.to_string(),
         uid: uid.to_owned(),
         release: RELEASE.to_owned(),
         since: Some(now),
@@ -289,8 +332,8 @@ impl Head {
     /// # Errors
     /// It is another root's, or was changed.
     pub fn verify(&self, record: &str, parts: &[Part]) -> Result<(), EditionError> {
-        if head_name(&self.namespace, &self.name) != record {
-            return Err(EditionError::OfAnother(self.namespace.clone(), self.name.clone()));
+        if head_name(&self.root()) != record {
+            return Err(EditionError::OfAnother(self.root()));
         }
         let hash = if parts.is_empty() { hash_of(self.objects.iter()) } else { hash_of_parts(parts) };
         if hash != self.hash && hash_of_all(parts)? != self.hash {
@@ -340,6 +383,10 @@ mod tests {
 
     use super::*;
 
+    fn root(name: &str) -> ObjectId {
+        ObjectId::new(Kind::HttpRoute, "apps", name)
+    }
+
     fn objects(count: usize) -> BTreeMap<ObjectId, Object> {
         let route = |number: usize| {
             let manifest = json!({
@@ -366,7 +413,7 @@ mod tests {
         };
         let groups: Vec<_> =
             groups.values().map(|objects| Group { of: of(objects), objects: || objects.clone() }).collect();
-        write(("apps", "r0"), "u", &groups, Timestamp::UNIX_EPOCH, before).expect("each can be stored")
+        write(&root("r0"), "u", &groups, Timestamp::UNIX_EPOCH, before).expect("each can be stored")
     }
 
     fn written(objects: &BTreeMap<ObjectId, Object>) -> Written {
@@ -378,7 +425,7 @@ mod tests {
     }
 
     fn read(head: &Head, parts: &BTreeMap<String, Arc<[u8]>>) -> Result<BTreeMap<ObjectId, Object>, EditionError> {
-        super::read(&head_name("apps", "r0"), head, parts)
+        super::read(&head_name(&root("r0")), head, parts)
     }
 
     #[test]
@@ -393,6 +440,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_a_gateway_is_apart_from_a_tree_of_its_name_and_no_release_before_takes_it_for_one() {
+        let gateway = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+            "metadata": {"namespace": "apps", "name": "r0", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"gatewayClassName": "ours", "listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}]},
+        });
+        let gateway = api::decode(gateway).expect("a Gateway").object;
+        let id = gateway.id();
+        let group = Group { of: [0; 16], objects: || vec![gateway.clone()] };
+        let written = write(&id, "u", &[group], Timestamp::UNIX_EPOCH, None).expect("it can be stored");
+        assert!(written.head.data().starts_with(b"{\"format\":3,"), "which a release before does not read");
+        let head: Head = format::read(RecordKind::Edition, &written.head.data()).expect("a head");
+        assert_eq!(head.root(), id);
+        let read_again = super::read(&head_name(&id), &head, &BTreeMap::new());
+        assert_eq!(read_again, Ok(BTreeMap::from([(id, gateway)])));
+        assert_eq!(read(&head, &BTreeMap::new()), Err(EditionError::OfAnother(head.root())));
+        let of_tree = after(&objects(1), None).head.data();
+        assert!(of_tree.starts_with(b"{\"format\":1,") && !String::from_utf8_lossy(&of_tree).contains("rootKind"));
+    }
+
+    #[test]
     fn an_object_that_changes_writes_its_part_alone() {
         let mut objects = objects(2_000);
         let before = parts(&written(&objects));
@@ -400,7 +468,7 @@ mod tests {
         objects.remove(&id);
         let after = parts(&written(&objects));
         assert_eq!(after.keys().filter(|name| !before.contains_key(*name)).count(), 1);
-        let head = head_name("apps", "r0");
+        let head = head_name(&root("r0"));
         assert!(after.iter().all(|(name, data)| head_of_part(name) == Some(&*head) && is_intact(name, data)));
         assert!(after.iter().all(|(name, _)| !is_intact(name, b"{}")));
     }
@@ -429,7 +497,7 @@ mod tests {
         assert!(written.bytes * 6 < plain as u64, "{} of {plain}", written.bytes);
         assert!(written.head.data().starts_with(b"{\"format\":2,"));
         // As the format before had it.
-        let record = head_name("apps", "r0");
+        let record = head_name(&root("r0"));
         let data = format::write(RecordKind::EditionPart, &Manifests { objects: manifests.clone() });
         let old = Head { hash: hash_of(manifests.iter()), parts: vec![part_name(&record, &data)], ..written.head };
         let old_parts = BTreeMap::from([(old.parts[0].clone(), data.into())]);
@@ -454,7 +522,7 @@ mod tests {
     #[test]
     fn the_edition_of_another_root_and_one_without_its_root_are_none() {
         let head = written(&objects(3)).head;
-        let of_another = super::read(&head_name("apps", "other"), &head, &BTreeMap::new());
+        let of_another = super::read(&head_name(&root("other")), &head, &BTreeMap::new());
         assert!(matches!(of_another, Err(EditionError::OfAnother(..))), "{of_another:?}");
         let mut rootless = objects(3);
         rootless.pop_first();

@@ -15,6 +15,8 @@ use serde_json::Value;
 pub const FORMAT: u32 = 1;
 /// That of editions whose parts are compressed.
 pub const COMPRESSED: u32 = 2;
+/// That of heads of what is kept of other roots than HTTPRoutes.
+pub const OF_ANY_ROOT: u32 = 3;
 /// What compressed data begins with, and no JSON does.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// How many bytes a compressed record may have that is read.
@@ -51,7 +53,8 @@ impl RecordKind {
     const fn highest(self) -> u32 {
         match self {
             Self::Quarantine | Self::Verdicts => FORMAT,
-            Self::Edition | Self::EditionPart => COMPRESSED,
+            Self::Edition => OF_ANY_ROOT,
+            Self::EditionPart => COMPRESSED,
         }
     }
 }

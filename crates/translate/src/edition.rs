@@ -3,7 +3,7 @@
 //! What is kept of a tree is an [`Edition`]: its routes and the policies on them as they were when all of them did what they
 //! say. The root is served from it, always, and never from the objects as they are: these are judged beside it ([`Judged`]),
 //! and become the next edition when they are good. Whoever keeps editions is told of a tree that changed
-//! ([`Translator::take_trees`]), and says what is kept ([`Translator::set_edition`]), so that the same objects and the same editions
+//! ([`Translator::take_roots`]), and says what is kept ([`Translator::set_edition`]), so that the same objects and the same editions
 //! give the same bytes.
 //!
 //! Kept is what the owners of the tree say. All else is as it is now: Gateways, Namespaces, grants, backends, Secrets, and
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, Problem, Reason, RouteId, Severity, route::ExtensionKind};
+use ir::{Chain, Problem, Reason, RootId, RouteId, Severity, route::ExtensionKind};
 
 use crate::{
     Translator,
@@ -30,7 +30,7 @@ use crate::{
         },
         input::{
             Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold, Kept,
-            ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id,
+            ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id, root_object,
         },
         route::{RouteHead, RouteRule},
     },
@@ -227,23 +227,27 @@ impl Derived for TreeOf {
 }
 
 impl Translator {
-    /// The roots whose trees shall be kept, or no longer, and that changed since this was last asked.
-    pub fn take_trees(&mut self) -> Vec<RouteId> {
-        self.engine_mut().take_changes::<TreeOf>()
+    /// The roots of what shall be kept, or no longer, and that changed since this was last asked.
+    pub fn take_roots(&mut self) -> Vec<RootId> {
+        self.engine_mut().take_changes::<TreeOf>().iter().map(RouteId::root).collect()
     }
 
-    /// Whether the tree of a root shall be kept, and what it is now.
-    pub fn tree(&self, root: &RouteId) -> Wish {
+    /// Whether what belongs to a root shall be kept, and what it is now.
+    pub fn wish(&self, root: &RootId) -> Wish {
         let engine = self.engine();
-        if let Some(tree) = engine.get::<TreeOf>(root) {
+        let (tree, is_faulty) = match root.route() {
+            Some(route) => (engine.get::<TreeOf>(&route), engine.fault::<TreeOf>(&route).is_some()),
+            None => (None, false),
+        };
+        let object = root_object(root);
+        if let Some(tree) = tree {
             let mut edition = tree.edition.clone();
-            if edition.get(&object_id(root)).is_none() {
+            if edition.get(&object).is_none() {
                 edition = Edition::default();
             }
             return Wish::Kept(Candidate { edition, faults: tree.faults, first: tree.first.to_vec() });
         }
-        let is_set_aside = self.set_aside(&object_id(root)).is_some();
-        if is_set_aside || engine.fault::<TreeOf>(root).is_some() { Wish::Unknown } else { Wish::Over }
+        if is_faulty || self.set_aside(&object).is_some() { Wish::Unknown } else { Wish::Over }
     }
 
     /// What the owner of a root is told of how its tree is kept, or that of another object of a tree of its change; none where nobody
@@ -262,13 +266,12 @@ impl Translator {
         }
     }
 
-    /// What is kept of the tree of a root, from which it is served from the next settling on, as long as a policy asks for that;
+    /// What is kept of a root, from which it is served from the next settling on, as long as a policy asks for that;
     /// none where nothing is.
-    pub fn set_edition(&mut self, root: &RouteId, edition: Option<&Edition>) {
-        let of = root.committed();
-        let Some(name) = of.edition.clone() else { return };
+    pub fn set_edition(&mut self, root: &RootId, edition: Option<&Edition>) {
+        let name: ir::Edition = Arc::new(root.clone());
         let engine = self.engine_mut();
-        let before = engine.get::<Editions>(&root.live());
+        let before = engine.get::<Editions>(root);
         let none = Edition::default();
         let (before, now) = (before.as_deref().unwrap_or(&none), edition.unwrap_or(&none));
         // Whoever is told what is kept of a tree is told all of it, and what is the same wakes nobody.
@@ -287,6 +290,6 @@ impl Translator {
                 }
             }
         }
-        engine.set::<Editions>(root.live(), edition.cloned());
+        engine.set::<Editions>(root.clone(), edition.cloned());
     }
 }

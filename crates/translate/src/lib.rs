@@ -52,7 +52,7 @@ pub use share::level;
 pub use status::StatusRow;
 pub use tables::edition::FreezeTold;
 pub use tables::edition::objects::{Edition, Part};
-pub use tables::input::{Shared, object_id};
+pub use tables::input::{Shared, object_id, root_object, root_of};
 pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};

@@ -13,11 +13,11 @@ use std::{
     sync::Arc,
 };
 
-use api::{Kind, Object, ObjectId};
-use ir::{Reason, RouteId, settings::Freeze};
+use api::{Object, ObjectId};
+use ir::{Reason, RootId, settings::Freeze};
 use records::edition::Group;
 use tokio::sync::watch;
-use translate::{Edition, Translator, Wish, object_id};
+use translate::{Edition, Translator, Wish, root_object, root_of};
 
 pub use exchange::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
 
@@ -37,9 +37,9 @@ const FROZEN: [Reason; 5] =
 /// What keeps trees.
 pub(super) struct Freezer {
     bounds: Freeze,
-    roots: BTreeMap<RouteId, Root>,
+    roots: BTreeMap<RootId, Root>,
     /// The roots by the names of their records.
-    names: BTreeMap<String, RouteId>,
+    names: BTreeMap<String, RootId>,
     /// Why records cannot be read.
     unreadable: BTreeMap<String, String>,
     /// None where nothing outlives the process.
@@ -47,7 +47,7 @@ pub(super) struct Freezer {
     /// Whether what is wanted is stored.
     leads: bool,
     /// Whose record, or whose kept version, is to be held against what there is now.
-    again: BTreeSet<RouteId>,
+    again: BTreeSet<RootId>,
     /// Records that cannot be read may be of roots that are not there.
     is_fresh: bool,
     number: u64,
@@ -58,7 +58,7 @@ pub(super) struct Known<'a> {
     /// Whether all are, of all roots.
     pub(super) all: bool,
     /// Whether the objects are that decide whether the tree of a root is kept.
-    pub(super) of: &'a dyn Fn(&RouteId) -> bool,
+    pub(super) of: &'a dyn Fn(&RootId) -> bool,
 }
 
 impl Freezer {
@@ -76,7 +76,7 @@ impl Freezer {
         }
     }
 
-    fn root(&mut self, id: &RouteId) -> &mut Root {
+    fn root(&mut self, id: &RootId) -> &mut Root {
         let names = &mut self.names;
         self.roots.entry(id.clone()).or_insert_with(|| {
             let root = Root::new(id);
@@ -133,8 +133,9 @@ impl Freezer {
         self.unreadable.remove(&record);
         let stored = match edition {
             Some(Ok(stored)) => {
-                let head = &stored.written.head;
-                self.root(&RouteId::http(head.namespace.as_str(), head.name.as_str()));
+                if let Some(id) = root_of(&stored.written.head.root()) {
+                    self.root(&id);
+                }
                 Some(stored)
             }
             Some(Err(why)) => {
@@ -152,7 +153,7 @@ impl Freezer {
     }
 
     /// Has what is stored be served, if it is of the root that there is now. Whether that turned.
-    fn serve(&mut self, id: &RouteId, guarded: &mut Guarded) -> bool {
+    fn serve(&mut self, id: &RootId, guarded: &mut Guarded) -> bool {
         let uid = uid_of(guarded, id);
         let Some(root) = self.roots.get_mut(id) else { return false };
         let kept = root.stored.as_ref().filter(|kept| kept.is_of(&uid));
@@ -167,7 +168,7 @@ impl Freezer {
 
     /// Looks at what changed of trees. Whether anything was written, so that it has to settle again.
     pub(super) fn look(&mut self, guarded: &mut Guarded, known: &Known<'_>) -> bool {
-        let mut changed: BTreeSet<_> = guarded.translator_mut().take_trees().into_iter().collect();
+        let mut changed: BTreeSet<_> = guarded.translator_mut().take_roots().into_iter().collect();
         changed.append(&mut self.again);
         let mut wrote = false;
         for id in changed {
@@ -193,8 +194,8 @@ impl Freezer {
         }
     }
 
-    fn look_at(&mut self, id: &RouteId, guarded: &mut Guarded, known: &Known<'_>) {
-        let candidate = match guarded.tree(id) {
+    fn look_at(&mut self, id: &RootId, guarded: &mut Guarded, known: &Known<'_>) {
+        let candidate = match guarded.wish(id) {
             Wish::Over => {
                 let Some(root) = self.roots.get_mut(id) else { return };
                 if root.was_asked || (known.of)(id) {
@@ -225,7 +226,7 @@ impl Freezer {
     }
 
     /// Has a tree be kept as it is, which is good or wanted so.
-    fn keep(&mut self, id: &RouteId, edition: Edition, uid: &str) {
+    fn keep(&mut self, id: &RootId, edition: Edition, uid: &str) {
         if !self.leads {
             return;
         }
@@ -243,10 +244,9 @@ impl Freezer {
         }
         let now = jiff::Timestamp::now();
         let before = last.map(|kept| &*kept.written);
-        let name = (&**id.namespace(), &*id.name.name);
         let groups: Vec<_> =
             edition.parts().map(|part| Group { of: part.hash(), objects: || part.objects() }).collect();
-        let written = match records::edition::write(name, uid, &groups, now, before) {
+        let written = match records::edition::write(&root_object(id), uid, &groups, now, before) {
             Ok(written) => written,
             Err(error) => {
                 root.failure = Some((Reason::CommitPending, error.to_string()));
@@ -275,7 +275,7 @@ impl Freezer {
     }
 
     /// Nothing is kept of a root any more.
-    fn end(&mut self, id: &RouteId) {
+    fn end(&mut self, id: &RootId) {
         let Some(root) = self.roots.get_mut(id) else { return };
         root.failure = None;
         let is_stored = root.stored.is_some() || self.unreadable.contains_key(&root.record);
@@ -288,7 +288,7 @@ impl Freezer {
         }
     }
 
-    fn want(&mut self, id: &RouteId, kept: Option<WrittenEdition>) {
+    fn want(&mut self, id: &RootId, kept: Option<WrittenEdition>) {
         if self.wants.is_none() {
             let root = self.root(id);
             (root.stored, root.failure) = (kept, None);
@@ -320,8 +320,8 @@ impl Freezer {
     }
 
     /// Has the root told how it is served. Whether that turned.
-    fn tell(&mut self, id: &RouteId, guarded: &mut Guarded) -> bool {
-        let wish = guarded.tree(id);
+    fn tell(&mut self, id: &RootId, guarded: &mut Guarded) -> bool {
+        let wish = guarded.wish(id);
         let holds = annotation(guarded, id, HOLD).is_some_and(|value| value == "true");
         let is_closed = guarded.is_closed_edition(id);
         let Some(root) = self.roots.get_mut(id) else { return false };
@@ -336,7 +336,7 @@ impl Freezer {
         let mut turned = root.told != told;
         if turned {
             root.told.clone_from(&told);
-            guarded.translator_mut().set_frozen(&object_id(id), told);
+            guarded.translator_mut().set_frozen(&root_object(id), told);
         }
         let now = candidate.map(|candidate| root.withheld(id, &candidate)).unwrap_or_default();
         let before = std::mem::replace(&mut root.withheld, now);
@@ -350,16 +350,14 @@ impl Freezer {
     }
 
     /// Has other objects of a tree told of whose change it is known by now that it waits, or that it does no more.
-    fn tell_others(&self, id: &RouteId, before: &BTreeMap<ObjectId, i64>, guarded: &mut Guarded) -> bool {
+    fn tell_others(&self, id: &RootId, before: &BTreeMap<ObjectId, i64>, guarded: &mut Guarded) -> bool {
         let none = BTreeMap::new();
         let now = self.roots.get(id).map_or(&none, |root| &root.withheld);
         let turned = before.keys().chain(now.keys()).filter(|object| before.get(*object) != now.get(*object));
         let turned: BTreeSet<_> = turned.collect();
         for object in &turned {
             // A root is told of its own tree.
-            let route =
-                (object.kind == Kind::HttpRoute).then(|| RouteId::http(object.namespace.clone(), object.name.clone()));
-            if route.and_then(|route| self.roots.get(&route)).is_some_and(|root| root.told.is_some()) {
+            if root_of(object).and_then(|root| self.roots.get(&root)).is_some_and(|root| root.told.is_some()) {
                 continue;
             }
             let mut by = self.roots.iter().filter_map(|(id, root)| Some((id, *root.withheld.get(*object)?)));
@@ -386,12 +384,12 @@ impl Freezer {
     }
 }
 
-fn uid_of(translator: &Translator, root: &RouteId) -> Arc<str> {
-    let object = translator.object(&object_id(root)).map(|shared| shared.object());
+fn uid_of(translator: &Translator, root: &RootId) -> Arc<str> {
+    let object = translator.object(&root_object(root)).map(|shared| shared.object());
     object.as_ref().and_then(Object::metadata).map(|metadata| metadata.uid.clone()).unwrap_or_default()
 }
 
-fn annotation(translator: &Translator, root: &RouteId, name: &str) -> Option<String> {
-    let object = translator.object(&object_id(root)).map(|shared| shared.object())?;
+fn annotation(translator: &Translator, root: &RootId, name: &str) -> Option<String> {
+    let object = translator.object(&root_object(root)).map(|shared| shared.object())?;
     object.metadata()?.annotations.get(name).map(ToString::to_string)
 }

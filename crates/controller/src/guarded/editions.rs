@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ir::RouteId;
+use ir::RootId;
 use translate::Edition;
 
 use super::{Guarded, caught};
@@ -14,11 +14,11 @@ use super::{Guarded, caught};
 /// What is kept of trees, as far as it has to be known here.
 #[derive(Debug, Default)]
 pub(super) struct Editions {
-    all: BTreeMap<RouteId, Edition>,
+    all: BTreeMap<RootId, Edition>,
     /// How far each is closed that is.
-    closed: BTreeMap<RouteId, Closed>,
+    closed: BTreeMap<RootId, Closed>,
     /// Those that were not settled yet.
-    fresh: BTreeSet<RouteId>,
+    fresh: BTreeSet<RootId>,
 }
 
 /// How far an edition is closed.
@@ -38,7 +38,7 @@ impl Editions {
 
 impl Guarded {
     /// What is kept of the tree of a root: see [`translate::Translator::set_edition`].
-    pub fn set_edition(&mut self, root: &RouteId, edition: Option<&Edition>) {
+    pub fn set_edition(&mut self, root: &RootId, edition: Option<&Edition>) {
         self.editions.closed.remove(root);
         match edition {
             Some(edition) => {
@@ -56,12 +56,12 @@ impl Guarded {
     }
 
     /// Whether what is kept of the tree of a root answers 500, since this program fails on it.
-    pub fn is_closed_edition(&self, root: &RouteId) -> bool {
+    pub fn is_closed_edition(&self, root: &RootId) -> bool {
         self.editions.closed.contains_key(root)
     }
 
     /// Closes editions, each one step further. Whether any can be.
-    pub(super) fn close_editions<'a>(&mut self, roots: impl Iterator<Item = &'a RouteId>) -> bool {
+    pub(super) fn close_editions<'a>(&mut self, roots: impl Iterator<Item = &'a RootId>) -> bool {
         let roots: BTreeSet<_> = roots.cloned().collect();
         roots.iter().fold(false, |any, root| self.close(root) | any)
     }
@@ -77,7 +77,7 @@ impl Guarded {
         self.close_editions(fresh.iter())
     }
 
-    fn close(&mut self, root: &RouteId) -> bool {
+    fn close(&mut self, root: &RootId) -> bool {
         let Some(edition) = self.editions.all.get(root) else { return false };
         let (next, closed) = match self.editions.closed.get(root) {
             None => (Closed::Rules, edition.closed(root)),

@@ -60,7 +60,7 @@ async fn edition(root: &NsName, state: Option<&Path>, answer: cli::AnswerArgs) -
     };
     let route = RouteId::http(root.namespace.clone(), root.name.clone());
     translator.translator_mut().keep_trees();
-    translator.set_edition(&route, Some(&kept));
+    translator.set_edition(&route.root(), Some(&kept));
     translator.settle();
     if !translator.inspect().is_kept(&route) {
         bail!("no policy asks any more that the tree of {root} keeps its last good version, so it is served as it is");

@@ -339,7 +339,7 @@ impl Lookup for AskedFor {
 impl Lookup for FreezingOf {
     fn compute(scope: &Scope<'_>, root: &RouteId) -> Option<ServedFrom> {
         let asked = scope.get::<AskedFor>(root)?;
-        match (*asked, scope.get::<Editions>(root)) {
+        match (*asked, scope.get::<Editions>(&root.root())) {
             (_, Some(_)) => Some(ServedFrom::Edition),
             (Asked::Freeze, None) => Some(ServedFrom::Objects),
             (Asked::Unknown, None) => None,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId};
 use engine::{Builder, Engine, Input, Origins};
-use ir::{Edition, NsName, Port, RouteId, RouteKind, Settings, backend::Transport};
+use ir::{Edition, NsName, Port, RootId, RouteId, RouteKind, Settings, backend::Transport};
 
 /// Declares tables that are written from outside.
 macro_rules! inputs {
@@ -93,7 +93,7 @@ others! {
     /// What the owners of roots are told of how their trees are kept, and of the objects of these trees that change meanwhile.
     FrozenTold: ObjectId => super::edition::FreezeTold;
     /// Roots of which an edition is kept.
-    Editions: RouteId => super::edition::objects::Edition;
+    Editions: RootId => super::edition::objects::Edition;
     /// Routes as they are in editions.
     EditionRoutes: RouteId => AnyRoute;
     /// All else that editions have: policies, and answers that rules give by themselves.
@@ -106,11 +106,10 @@ inputs! {
 }
 
 /// The roots of the editions that a row which panicked has read.
-pub(crate) fn editions_among(engine: &Engine, origins: &Origins) -> Vec<RouteId> {
+pub(crate) fn editions_among(engine: &Engine, origins: &Origins) -> Vec<RootId> {
     let routes = engine.among::<EditionRoutes>(origins).into_iter().filter_map(|route| route.edition.clone());
     let others = engine.among::<EditionObjects>(origins).into_iter().map(|(edition, _)| edition);
-    let mut roots: Vec<_> =
-        routes.chain(others).map(|root| RouteId::new(RouteKind::HttpRoute, NsName::clone(&root))).collect();
+    let mut roots: Vec<_> = routes.chain(others).map(|root| RootId::clone(&root)).collect();
     roots.sort();
     roots.dedup();
     roots
@@ -215,6 +214,34 @@ ir::route_kinds!(routes);
 /// The object that a route is.
 pub fn object_id(route: &RouteId) -> ObjectId {
     ObjectId::new(object_kind(route.kind), route.namespace().clone(), route.name.name.clone())
+}
+
+/// The object that a root is.
+pub fn root_object(root: &RootId) -> ObjectId {
+    root.clone().id(Kind::HttpRoute)
+}
+
+/// The root that an object is; none for one of a kind that has no roots.
+pub fn root_of(object: &ObjectId) -> Option<RootId> {
+    RootId::of(object)
+}
+
+impl ObjectKey for RootId {
+    fn of(id: &ObjectId) -> Option<Self> {
+        let name = NsName::new(id.namespace.clone(), id.name.clone());
+        match id.kind {
+            Kind::HttpRoute => Some(Self::Route(name)),
+            Kind::Gateway => Some(Self::Gateway(name)),
+            _ => None,
+        }
+    }
+
+    fn id(self, _: Kind) -> ObjectId {
+        match self {
+            Self::Route(name) => name.id(Kind::HttpRoute),
+            Self::Gateway(name) => name.id(Kind::Gateway),
+        }
+    }
 }
 
 impl ObjectKey for RouteId {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ir::{RouteId, Settings};
+use ir::{NsName, RootId, Settings};
 use serde_json::{Value, json};
 
 use super::{
@@ -27,7 +27,7 @@ fn settings() -> Settings {
 /// A scene, and who keeps editions, at once and of all that is good.
 struct Keeper {
     scene: Scene,
-    kept: BTreeMap<RouteId, Edition>,
+    kept: BTreeMap<RootId, Edition>,
 }
 
 impl Keeper {
@@ -41,12 +41,12 @@ impl Keeper {
 
     fn keep(&mut self) {
         loop {
-            let trees = self.scene.0.take_trees();
+            let trees = self.scene.0.take_roots();
             if trees.is_empty() {
                 return;
             }
             for root in trees {
-                match self.scene.0.tree(&root) {
+                match self.scene.0.wish(&root) {
                     Wish::Kept(candidate) if candidate.is_good() => {
                         let edition = candidate.edition;
                         self.scene.0.set_edition(&root, Some(&edition));
@@ -79,7 +79,7 @@ impl Keeper {
 
     /// What is wrong with the tree as it is.
     fn faults(&self) -> Vec<String> {
-        match self.scene.0.tree(&RouteId::http("apps", "root")) {
+        match self.scene.0.wish(&RootId::Route(NsName::new("apps", "root"))) {
             Wish::Kept(candidate) => candidate.first.iter().map(ToString::to_string).collect(),
             wish => panic!("{wish:?}"),
         }
@@ -138,10 +138,10 @@ fn work(children: usize) -> [usize; 3] {
         |number: usize, more: &str| child_of(&format!("c{number}"), json!([forward(&format!("/a/{number}{more}"))]));
     let root = route("root", json!({"rules": [to("/a", &["*"])]}));
     let mut keeper = Keeper::new([root, freezing()].into_iter().chain((0..children).map(|number| child(number, ""))));
-    let id = RouteId::http("apps", "root");
+    let id = RootId::Route(NsName::new("apps", "root"));
     let before = keeper.kept[&id].clone();
     let live = keeper.scene.put(child(7, "/more")).computed;
-    let Wish::Kept(candidate) = keeper.scene.0.tree(&id) else { panic!("it is wished for") };
+    let Wish::Kept(candidate) = keeper.scene.0.wish(&id) else { panic!("it is wished for") };
     assert!(candidate.is_good(), "{:?}", candidate.first);
     assert_eq!(candidate.edition.changes_since(&before).count(), 1);
     let is_there = |part: &&Arc<Part>| before.parts().any(|other| Arc::ptr_eq(other, part));
@@ -172,7 +172,7 @@ fn a_tree_that_was_never_good_runs_with_replacement() {
 fn switched_off_it_is_refused_and_nothing_is_kept() {
     let base = [gateway("edge", json!([http("web", 80, "")])), service("s"), service("t")];
     let mut off = Scene::new(base.into_iter().chain(tree()));
-    assert!(off.0.take_trees().is_empty());
+    assert!(off.0.take_roots().is_empty());
     let status = off.status(api::Kind::DelegationPolicy, "apps/freezing");
     let condition = &status["ancestors"][0]["conditions"][0];
     assert_eq!(
@@ -186,7 +186,7 @@ fn switched_off_it_is_refused_and_nothing_is_kept() {
 #[test]
 fn an_edition_is_served_from_the_start_whatever_the_objects_say() {
     let good = Keeper::new(tree());
-    let root_id = RouteId::http("apps", "root");
+    let root_id = RootId::Route(NsName::new("apps", "root"));
     let [root, _, two, policy] = tree();
     let broken = child_of("one", json!([to_backend("/a/one", "nobody")]));
     let base = [gateway("edge", json!([http("web", 80, "")])), service("s"), service("t")];

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId, StatusKind};
 use engine::Fault;
-use ir::{NsName, Problem, RouteId, Severity};
+use ir::{NsName, Problem, RootId, Severity};
 use serde_json::{Value, json};
 
 use super::{Change, Translator, reports, tables};
@@ -55,7 +55,7 @@ pub struct Unended {
     /// The objects that the row has read which panicked, itself or through others.
     pub objects: Vec<ObjectId>,
     /// The roots of the editions that it has read.
-    pub editions: Vec<RouteId>,
+    pub editions: Vec<RootId>,
 }
 
 /// An object that is set aside.

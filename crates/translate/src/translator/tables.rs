@@ -245,7 +245,7 @@ pub(super) fn all() -> Engine {
         .lookup::<RulePolicies>()
         .lookup::<HandedDown>()
         .derived_for_each::<Attachment, Routes>(same)
-        .for_each::<Attachment, Editions>(|root| Some(root.committed()))
+        .for_each::<Attachment, Editions>(|root| Some(root.route()?.committed()))
         .derived_for_each::<EditionMember, EditionRoutes>(same)
         .group::<StreamsAt>()
         .lookup::<Winner>()

@@ -2,17 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ir::{RouteId, settings::Freeze};
+use ir::{RootId, settings::Freeze};
 use translate::level;
 
 /// Whose editions of those that are `kept` end so that there is room for so many bytes of a root; none where it has no room. Who
 /// asks for no more than an equal share has it, whatever others have.
-pub(super) fn room(
-    bounds: &Freeze,
-    mut kept: BTreeMap<RouteId, u64>,
-    root: &RouteId,
-    bytes: u64,
-) -> Option<Vec<RouteId>> {
+pub(super) fn room(bounds: &Freeze, mut kept: BTreeMap<RootId, u64>, root: &RootId, bytes: u64) -> Option<Vec<RootId>> {
     if bytes > bounds.max_tree_bytes {
         return None;
     }
@@ -49,16 +44,22 @@ pub(super) fn room(
 
 #[cfg(test)]
 mod tests {
+    use ir::NsName;
+
     use super::*;
 
     /// What there is, and the bounds of all bytes and all trees.
     type World<'a> = (&'a [(&'a str, &'a str, u64)], u64, u64);
 
-    fn room((kept, max_bytes, max_trees): World<'_>, root: (&str, &str), bytes: u64) -> Option<Vec<String>> {
+    fn root(namespace: &str, name: &str) -> RootId {
+        RootId::Route(NsName::new(namespace, name))
+    }
+
+    fn room((kept, max_bytes, max_trees): World<'_>, at: (&str, &str), bytes: u64) -> Option<Vec<String>> {
         let bounds = Freeze { enabled: true, max_tree_bytes: 60, max_bytes, max_trees };
-        let kept = kept.iter().map(|(namespace, name, bytes)| (RouteId::http(*namespace, *name), *bytes)).collect();
-        let evicted = super::room(&bounds, kept, &RouteId::http(root.0, root.1), bytes)?;
-        Some(evicted.iter().map(|root| root.path().to_string()).collect())
+        let kept = kept.iter().map(|(namespace, name, bytes)| (root(namespace, name), *bytes)).collect();
+        let evicted = super::room(&bounds, kept, &root(at.0, at.1), bytes)?;
+        Some(evicted.iter().map(|root| root.name().to_string()).collect())
     }
 
     #[test]

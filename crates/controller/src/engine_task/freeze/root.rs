@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, ObjectId};
-use ir::{Reason, RouteId};
+use ir::{Reason, RootId};
 use records::edition::head_name;
-use translate::{Candidate, Edition, FreezeTold, Shared, object_id};
+use translate::{Candidate, Edition, FreezeTold, Shared, root_object};
 
 use super::exchange::WrittenEdition;
 
@@ -66,9 +66,9 @@ pub(super) struct Around<'a> {
 }
 
 impl Root {
-    pub(super) fn new(id: &RouteId) -> Self {
+    pub(super) fn new(id: &RootId) -> Self {
         Self {
-            record: head_name(id.namespace(), &id.name.name),
+            record: head_name(&root_object(id)),
             stored: None,
             served: None,
             wanted: None,
@@ -93,11 +93,11 @@ impl Root {
     }
 
     /// The objects of its tree as it is now, without the root, that are served otherwise and have a status.
-    pub(super) fn withheld(&self, id: &RouteId, candidate: &Candidate) -> BTreeMap<ObjectId, i64> {
+    pub(super) fn withheld(&self, id: &RootId, candidate: &Candidate) -> BTreeMap<ObjectId, i64> {
         let Some(kept) = self.stored.as_ref().filter(|_| self.told.as_ref().is_some_and(|told| told.is_frozen)) else {
             return BTreeMap::new();
         };
-        let root = object_id(id);
+        let root = root_object(id);
         let is_told = |object: &ObjectId| object.kind != Kind::DirectResponse && *object != root;
         let changed = candidate.edition.changes_since(&kept.edition);
         let there = changed.filter(|(object, _)| is_told(object)).filter_map(|(object, now)| Some((object, now?)));
@@ -159,7 +159,7 @@ impl Root {
 }
 
 /// What the owner of another object of the tree of a root is told whose change is not served yet.
-pub(super) fn withheld(root: &RouteId, object: &ObjectId, generation: i64) -> FreezeTold {
+pub(super) fn withheld(root: &RootId, object: &ObjectId, generation: i64) -> FreezeTold {
     let is_near = root.namespace() == &object.namespace;
     let tree = if is_near { format!("the tree of {root}") } else { "the tree in which it stands".to_owned() };
     let what = if generation > 0 { format!("generation {generation}") } else { "what it says now".to_owned() };

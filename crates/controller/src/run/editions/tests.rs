@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use api::{Kind, ObjectId};
 use records::{
     Stored,
     edition::{Group, head_name},
@@ -44,6 +45,10 @@ impl Store for Failing {
     }
 }
 
+fn root_id(name: &str) -> ObjectId {
+    ObjectId::new(Kind::HttpRoute, "apps", name)
+}
+
 /// So many routes, of which the first is the root.
 fn objects(root: &str, path: &str, count: usize) -> Edition {
     let route = |name: String| {
@@ -62,7 +67,7 @@ fn objects(root: &str, path: &str, count: usize) -> Edition {
 fn edition(root: &str, path: &str, count: usize) -> WrittenEdition {
     let edition = objects(root, path, count);
     let groups: Vec<_> = edition.parts().map(|part| Group { of: part.hash(), objects: || part.objects() }).collect();
-    let written = edition::write(("apps", root), "", &groups, Timestamp::UNIX_EPOCH, None).expect("it can be stored");
+    let written = edition::write(&root_id(root), "", &groups, Timestamp::UNIX_EPOCH, None).expect("it can be stored");
     drop(groups);
     WrittenEdition { edition, written: Arc::new(written) }
 }
@@ -101,7 +106,7 @@ impl Process {
 
     /// Has this be wanted of a root, in the place of what is stored as far as it is known here.
     fn want(&mut self, root: &str, edition: Option<WrittenEdition>) {
-        let record = head_name("apps", root);
+        let record = head_name(&root_id(root));
         let parent = self.stored.get(&record).and_then(|stored| Some(stored.as_ref().ok()?.hash().to_owned()));
         self.number += 1;
         let wanted = Wanted { number: self.number, parent, edition };
@@ -119,7 +124,7 @@ impl Process {
 
     /// Waits until it was told what is stored of a root.
     async fn until(&mut self, root: &str, is: impl Fn(Option<&Result<WrittenEdition, String>>) -> bool) {
-        let record = head_name("apps", root);
+        let record = head_name(&root_id(root));
         while !is(self.stored.get(&record)) {
             self.next().await;
         }
@@ -139,18 +144,20 @@ fn is_unreadable(words: &str) -> impl Fn(Option<&Result<WrittenEdition, String>>
 #[tokio::test]
 async fn a_root_that_cannot_be_written_keeps_nobody_else_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = Failing { folder: Folder::new(folder.path()), name: head_name("apps", "a") };
+    let store = Failing { folder: Folder::new(folder.path()), name: head_name(&root_id("a")) };
     let mut process = Process::start(store, true);
     process.want("a", Some(edition("a", "/a", 1)));
     process.want("b", Some(edition("b", "/b", 1)));
     let mut outcomes = BTreeMap::from([process.outcome().await]);
     outcomes.extend([process.outcome().await]);
-    assert_eq!(outcomes[&head_name("apps", "b")], Outcome::Stored);
-    assert_eq!(outcomes[&head_name("apps", "a")], Outcome::Failed("not now".to_owned()));
+    assert_eq!(outcomes[&head_name(&root_id("b"))], Outcome::Stored);
+    assert_eq!(outcomes[&head_name(&root_id("a"))], Outcome::Failed("not now".to_owned()));
     // What another one wants next does not wait either.
     process.want("b", None);
-    while process.outcome().await != (head_name("apps", "b"), Outcome::Stored) {}
-    assert!(Folder::new(folder.path()).get(RecordKind::Edition, &head_name("apps", "b")).await.expect("one").is_none());
+    while process.outcome().await != (head_name(&root_id("b")), Outcome::Stored) {}
+    assert!(
+        Folder::new(folder.path()).get(RecordKind::Edition, &head_name(&root_id("b"))).await.expect("one").is_none()
+    );
 }
 
 #[tokio::test]
@@ -189,7 +196,7 @@ async fn who_does_not_lead_writes_nothing_and_who_knows_something_else_neither()
     // It leads by now, and wants it by what it knew before.
     second.leads.send_replace(true);
     assert_eq!(second.outcome().await.1, Outcome::Stale);
-    assert!(is("/first", 1)(second.stored.get(&head_name("apps", "root"))));
+    assert!(is("/first", 1)(second.stored.get(&head_name(&root_id("root")))));
     second.want("root", Some(edition("root", "/second", 1)));
     assert_eq!(second.outcome().await.1, Outcome::Stored);
     // Two who lead, as both believe.
@@ -218,7 +225,7 @@ async fn what_is_damaged_is_told_and_written_again() {
     // A head is no less.
     let head = store.list(RecordKind::Edition).await.expect("heads").into_iter().find(|head| head.name != EPOCH);
     let head = head.expect("a head");
-    for (data, words) in [(&b"{\"format\":3,\"kind\":\"edition\"}"[..], "its format is 3"), (b"{", "it is no record")] {
+    for (data, words) in [(&b"{\"format\":4,\"kind\":\"edition\"}"[..], "its format is 4"), (b"{", "it is no record")] {
         let now = store.get(RecordKind::Edition, &head.name).await.expect("a head").expect("one");
         store.replace(RecordKind::Edition, &head.name, data.to_vec(), Some(&now.version)).await.expect("written");
         process.until("root", is_unreadable(words)).await;
@@ -235,9 +242,9 @@ async fn an_edition_in_the_place_of_another_roots_is_none() {
     let mut process = Process::start(store.clone(), true);
     process.want("other", Some(edition("other", "/other", 1)));
     assert_eq!(process.outcome().await.1, Outcome::Stored);
-    let other = store.get(RecordKind::Edition, &head_name("apps", "other")).await.expect("a head").expect("one");
-    store.replace(RecordKind::Edition, &head_name("apps", "root"), other.data, None).await.expect("written");
-    process.until("root", is_unreadable("it is of apps/other")).await;
+    let other = store.get(RecordKind::Edition, &head_name(&root_id("other"))).await.expect("a head").expect("one");
+    store.replace(RecordKind::Edition, &head_name(&root_id("root")), other.data, None).await.expect("written");
+    process.until("root", is_unreadable("it is of HTTPRoute apps/other")).await;
 }
 
 #[tokio::test]

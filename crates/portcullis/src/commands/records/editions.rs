@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use api::{Object, ObjectId};
+use api::{Kind, Object, ObjectId};
 use controller::document;
 use ir::NsName;
 use records::{
@@ -58,6 +58,13 @@ pub(super) async fn editions(place: &impl Store, args: cli::Records) -> anyhow::
     }
 }
 
+/// The shortest text that no other root has: `apps/shop`, with the kind before it if that is not HTTPRoute.
+fn path_of(head: &Head) -> String {
+    let kind = head.root_kind.kind();
+    let prefix = if kind == Kind::HttpRoute { String::new() } else { format!("{kind}/") };
+    format!("{prefix}{}/{}", head.namespace, head.name)
+}
+
 /// All heads, and the epoch that holds.
 async fn read(place: &impl Store) -> anyhow::Result<(Vec<Stored>, Option<Epoch>)> {
     let mut all = place.list(KIND).await.context("records cannot be read")?;
@@ -68,7 +75,7 @@ async fn read(place: &impl Store) -> anyhow::Result<(Vec<Stored>, Option<Epoch>)
 /// What is kept of the tree of a root.
 pub(super) async fn edition(place: &impl Store, root: &NsName) -> anyhow::Result<Edition> {
     let (all, epoch) = read(place).await?;
-    let record = head_name(&root.namespace, &root.name);
+    let record = head_name(&ObjectId::new(Kind::HttpRoute, root.namespace.clone(), root.name.clone()));
     let stored = all.iter().find(|stored| stored.name == record);
     let stored =
         stored.with_context(|| format!("nothing is kept of a tree of {root}: portcullis records editions lists it"))?;
@@ -128,7 +135,7 @@ impl Listed {
             }
             Ok(head) => Self {
                 id,
-                root: Some(format!("{}/{}", head.namespace, head.name)),
+                root: Some(path_of(&head)),
                 edition: Some(head.hash),
                 since: head.since.map(|since| since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
                 release: Some(head.release),

@@ -8,9 +8,9 @@ use std::{
 };
 
 use api::{Object, ObjectId};
-use ir::RouteId;
+use ir::RootId;
 
-use crate::tables::input::{Shared, object_id};
+use crate::tables::input::{Shared, root_object};
 
 /// Over so many parts objects are spread, by their names.
 const PARTS: u8 = 64;
@@ -185,8 +185,8 @@ impl Edition {
     /// The root with all of its rules answering 500 to what they match, in the place of an edition on which this program fails:
     /// what of it fails is left out, and no request of the tree goes elsewhere.
     #[must_use]
-    pub fn closed(&self, root: &RouteId) -> Self {
-        let route = match self.get(&object_id(root)).map(Shared::object) {
+    pub fn closed(&self, root: &RootId) -> Self {
+        let route = match self.get(&root_object(root)).map(Shared::object) {
             Some(Object::HttpRoute(mut route)) => {
                 for rule in &mut route.spec.rules {
                     rule.filters = Vec::new();
@@ -201,8 +201,8 @@ impl Edition {
 
     /// The same where its matches fail too: all of its hostnames answer 500.
     #[must_use]
-    pub fn closed_everywhere(&self, root: &RouteId) -> Self {
-        let route = match self.closed(root).get(&object_id(root)).map(Shared::object) {
+    pub fn closed_everywhere(&self, root: &RootId) -> Self {
+        let route = match self.closed(root).get(&root_object(root)).map(Shared::object) {
             Some(Object::HttpRoute(mut route)) => {
                 route.spec.rules.truncate(1);
                 for rule in &mut route.spec.rules {

@@ -39,7 +39,7 @@ fn a_row_of_a_kept_tree_that_panics_opens_nothing_and_blames_no_object() {
     let mut keeper = world();
     let before = open(&keeper);
     assert!(before.len() >= 4, "{before:?}");
-    let root = RouteId::http("apps", "root");
+    let root = RootId::Route(NsName::new("apps", "root"));
     let mut tried = BTreeSet::new();
     let mut wrong = Vec::new();
     for (table, key) in keeper.scene.0.computed_rows() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Object, ObjectId};
-use ir::{RouteId, Settings};
+use ir::{RootId, Settings};
 use proptest::{
     collection::vec,
     option,
@@ -46,7 +46,7 @@ fn policies() -> Vec<Object> {
 fn fresh<'a>(
     settings: Settings,
     objects: impl IntoIterator<Item = &'a Object>,
-    kept: &BTreeMap<RouteId, Edition>,
+    kept: &BTreeMap<RootId, Edition>,
 ) -> Translator {
     let mut translator = Translator::new(settings);
     for object in objects {
@@ -60,14 +60,14 @@ fn fresh<'a>(
 }
 
 /// Has what is good be kept of those for which `is_heard`, and what is over end.
-fn keep(translator: &mut Translator, kept: &mut BTreeMap<RouteId, Edition>, is_heard: impl Fn(&RouteId) -> bool) {
+fn keep(translator: &mut Translator, kept: &mut BTreeMap<RootId, Edition>, is_heard: impl Fn(&RootId) -> bool) {
     loop {
-        let trees = translator.take_trees();
+        let trees = translator.take_roots();
         if trees.is_empty() {
             return;
         }
         for root in trees {
-            match translator.tree(&root) {
+            match translator.wish(&root) {
                 Wish::Kept(candidate) if candidate.is_good() && is_heard(&root) => {
                     let edition = candidate.edition;
                     translator.set_edition(&root, Some(&edition));
@@ -223,7 +223,7 @@ fn go_through(mut objects: BTreeMap<ObjectId, Object>, batches: Vec<Batch>, hear
         incremental.settle();
         prop_assert!(incremental.most_computed() <= 1, "a row was computed twice in one batch");
         keep(&mut incremental, &mut kept, |root| {
-            let bit = u32::from(root.name.name.bytes().last().unwrap_or_default()) + number;
+            let bit = u32::from(root.name().name.bytes().last().unwrap_or_default()) + number;
             heard >> (bit % 64) & 1 == 1
         });
     }
@@ -273,7 +273,7 @@ proptest! {
             keep(&mut translator, &mut kept, |_| true);
             for (root, edition) in &kept {
                 // What is kept is good where it stands alone: its objects, and all that is not kept.
-                let Wish::Kept(candidate) = translator.tree(root) else { continue };
+                let Wish::Kept(candidate) = translator.wish(root) else { continue };
                 prop_assert!(!candidate.is_good() || candidate.edition == *edition, "{root} is good and not kept");
             }
         }
@@ -296,7 +296,7 @@ fn worlds_have_trees_that_are_kept() {
             translator.settle();
             keep(&mut translator, &mut kept, |_| true);
             let is_broken =
-                |root: &RouteId| matches!(translator.tree(root), Wish::Kept(candidate) if !candidate.is_good());
+                |root: &RootId| matches!(translator.wish(root), Wish::Kept(candidate) if !candidate.is_good());
             frozen += kept.keys().filter(|root| is_broken(root)).count();
         }
     }
