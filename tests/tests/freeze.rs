@@ -9,6 +9,8 @@ mod manifests;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;
+#[path = "freeze/wide.rs"]
+mod wide;
 
 use std::path::{Path, PathBuf};
 

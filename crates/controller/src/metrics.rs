@@ -202,7 +202,7 @@ metrics! {
     nack_isolation_seconds: Histogram = Histogram::new(exponential_buckets(0.01, 3.0, 9))
         => "nack_isolation_seconds", "Time until it was known who is to blame for what a proxy refused";
     frozen_trees: Family<ReasonLabel, Gauge>
-        => "frozen_trees", "Trees of routes that are served as they were before, by reason";
+        => "frozen_trees", "Trees of routes, and policies of Gateways, that are served as they were before, by reason";
     withheld_changes: Gauge
         => "withheld_changes", "Routes and policies whose change is not served yet, since their tree is served as it was before";
     edition_commits: Family<OutcomeLabel, Counter>

@@ -133,6 +133,8 @@ reasons! {
     ParentNotProgrammed,
     /// What it needs is not there yet.
     Pending,
+    /// A policy of a Gateway is broken, and its policies are served as they were before.
+    PoliciesBroken,
     /// The port cannot be bound.
     PortUnavailable,
     /// It is served.

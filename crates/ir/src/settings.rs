@@ -41,7 +41,7 @@ pub struct Settings {
     pub freeze: Freeze,
 }
 
-/// Whether trees of routes may keep their last good version, and how much of that is kept.
+/// Whether trees of routes, and policies of Gateways, may keep their last good version, and how much of that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freeze {
     /// Whether `FreezeConfig` is heard. If not, it is refused.

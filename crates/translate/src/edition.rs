@@ -6,9 +6,11 @@
 //! ([`Translator::take_roots`]), and says what is kept ([`Translator::set_edition`]), so that the same objects and the same editions
 //! give the same bytes.
 //!
-//! Kept is what the owners of the tree say. All else is as it is now: Gateways, Namespaces, grants, backends, Secrets, and
-//! policies on Gateways and of the namespace whose policies hold everywhere. And what goes, goes at once: a route of an edition is
+//! Kept is what the owners of the tree say. All else is as it is now: Gateways, Namespaces, grants, backends, Secrets,
+//! policies on Gateways, which are kept by themselves if at all ([`wide`]), and those of the namespace whose policies hold everywhere. And what goes, goes at once: a route of an edition is
 //! served no further than the route as it is now still stands and consents, and as its parents still allow.
+
+pub(crate) mod wide;
 
 use std::sync::Arc;
 
@@ -26,6 +28,7 @@ use crate::{
         delegation::Places,
         edition::{
             Faults, FreezeTold, Judged, JudgedRoute, Tree, TreeObject, TreeObjects, TreeOf, TreePart, TreeParts,
+            WideTree,
             objects::{Edition, Member, Part, part_of},
         },
         input::{
@@ -222,22 +225,29 @@ impl Derived for TreeOf {
         let first = first.take(TOLD).collect();
         let parts = scope.group::<TreeParts>(root);
         let edition = Edition::of_parts(parts.iter().map(|(place, part)| (*place, Arc::clone(part))));
-        Some(Tree { edition, faults: faults.len(), first })
+        Some(Tree { edition, faults: faults.len(), first, beside: None })
     }
 }
 
 impl Translator {
     /// The roots of what shall be kept, or no longer, and that changed since this was last asked.
     pub fn take_roots(&mut self) -> Vec<RootId> {
-        self.engine_mut().take_changes::<TreeOf>().iter().map(RouteId::root).collect()
+        let engine = self.engine_mut();
+        let mut roots: Vec<_> = engine.take_changes::<TreeOf>().iter().map(RouteId::root).collect();
+        roots.extend(engine.take_changes::<WideTree>().into_iter().map(RootId::Gateway));
+        roots
     }
 
     /// Whether what belongs to a root shall be kept, and what it is now.
     pub fn wish(&self, root: &RootId) -> Wish {
         let engine = self.engine();
-        let (tree, is_faulty) = match root.route() {
-            Some(route) => (engine.get::<TreeOf>(&route), engine.fault::<TreeOf>(&route).is_some()),
-            None => (None, false),
+        let (tree, is_unknown) = match (root, root.route()) {
+            (_, Some(route)) => (engine.get::<TreeOf>(&route), engine.fault::<TreeOf>(&route).is_some()),
+            (root, None) => {
+                let gateway = root.name();
+                let is_faulty = engine.fault::<WideTree>(gateway).is_some();
+                (engine.get::<WideTree>(gateway), is_faulty || wide::is_unknown(engine, gateway))
+            }
         };
         let object = root_object(root);
         if let Some(tree) = tree {
@@ -247,7 +257,7 @@ impl Translator {
             }
             return Wish::Kept(Candidate { edition, faults: tree.faults, first: tree.first.to_vec() });
         }
-        if is_faulty || self.set_aside(&object).is_some() { Wish::Unknown } else { Wish::Over }
+        if is_unknown || self.set_aside(&object).is_some() { Wish::Unknown } else { Wish::Over }
     }
 
     /// What the owner of a root is told of how its tree is kept, or that of another object of a tree of its change; none where nobody

@@ -22,6 +22,7 @@ mod grant;
 mod host;
 pub mod inspect;
 mod internal;
+mod kept;
 mod login;
 mod offer;
 mod output;

@@ -13,14 +13,17 @@ use ir::{
     Edition, GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, backend::Destination, matching::Age,
 };
 
-use crate::tables::{
-    edition::Source,
-    input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_id, object_kind},
-    policy::{
-        ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting, ListenerTargeting,
-        PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
+use crate::{
+    kept::gateway_in,
+    tables::{
+        edition::Source,
+        input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_id, object_kind},
+        policy::{
+            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting,
+            ListenerTargeting, PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
+        },
+        route::RouteHead,
     },
-    route::RouteHead,
 };
 
 /// The key of a policy's row in the table of its kind.
@@ -154,11 +157,13 @@ impl Lookup for PoliciesOf {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[ObjectId]>> {
         let object = &target.object;
         match object.kind {
-            Kind::Gateway => attached::<Targeting, Selecting>(
-                scope,
-                target,
-                &scope.get::<Gateways>(&key_of(object))?.metadata.labels,
-            ),
+            Kind::Gateway => {
+                let gateway = match &target.edition {
+                    Some(edition) => gateway_in(scope, edition, &key_of(object))?,
+                    None => scope.get::<Gateways>(&key_of(object))?,
+                };
+                attached::<Targeting, Selecting>(scope, target, &gateway.metadata.labels)
+            }
             Kind::ListenerSet => attached::<Targeting, Selecting>(
                 scope,
                 target,
@@ -228,16 +233,23 @@ where
     (!policies.is_empty()).then_some(policies)
 }
 
-/// The ranks of those of the namespace whose policies hold everywhere that hold for a route, or a section of it, as it is now;
+/// The ranks of those of the namespace whose policies hold everywhere that hold for an object, or a section of it, as it is now;
 /// none where it is no more.
 fn of_platform<T, S>(scope: &Scope<'_>, target: &Target) -> Vec<Rank>
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
     S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
 {
-    let now = RouteId::of(&target.object).and_then(|route| scope.get::<RouteHead>(&route));
-    let Some(now) = now else { return Vec::new() };
-    let mut ranks = found::<T, S>(scope, &Target { edition: None, ..target.clone() }, &now.labels);
+    let now = Target { edition: None, ..target.clone() };
+    let ranks = match target.object.kind {
+        Kind::Gateway => scope
+            .get::<Gateways>(&key_of(&target.object))
+            .map(|gateway| found::<T, S>(scope, &now, &gateway.metadata.labels)),
+        _ => RouteId::of(&target.object)
+            .and_then(|route| scope.get::<RouteHead>(&route))
+            .map(|head| found::<T, S>(scope, &now, &head.labels)),
+    };
+    let mut ranks = ranks.unwrap_or_default();
     ranks.retain(|rank| is_global(scope, &rank.policy()));
     ranks
 }

@@ -31,8 +31,14 @@ use crate::{
 };
 
 /// Why a tree is served as it was before.
-const FROZEN: [Reason; 5] =
-    [Reason::TreeBroken, Reason::Hold, Reason::CommitPending, Reason::TooLarge, Reason::InternalFault];
+const FROZEN: [Reason; 6] = [
+    Reason::TreeBroken,
+    Reason::PoliciesBroken,
+    Reason::Hold,
+    Reason::CommitPending,
+    Reason::TooLarge,
+    Reason::InternalFault,
+];
 
 /// What keeps trees.
 pub(super) struct Freezer {
@@ -332,7 +338,7 @@ impl Freezer {
             Wish::Unknown => return false,
             Wish::Kept(candidate) => Some(candidate),
         };
-        let told = candidate.as_ref().map(|candidate| root.told_of(candidate, &around));
+        let told = candidate.as_ref().map(|candidate| root.told_of(id, candidate, &around));
         let mut turned = root.told != told;
         if turned {
             root.told.clone_from(&told);

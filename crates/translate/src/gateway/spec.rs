@@ -21,6 +21,7 @@ use ir::{
 
 use super::conflict;
 use crate::{
+    kept,
     route::annotations,
     tables::gateway::{Admission, Fault, GatewayModel, ListenerModel, Validation},
 };
@@ -45,6 +46,7 @@ pub(crate) fn read(
     if !annotations::priority_is_sound(&gateway.metadata) {
         ignored.push((format!("metadata.annotations[{}]", annotations::PRIORITY), annotations::PRIORITY_REMEDY));
     }
+    ignored.extend(kept::problem(&gateway.metadata, config.freeze));
     let addresses = match addresses(gateway) {
         Ok(addresses) => addresses,
         Err(fault) => {

@@ -219,7 +219,7 @@ impl Level {
     /// The policies of a Gateway, or of one of its listeners alone. A scope that has a unit which is broken answers 500 to
     /// everything.
     pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
-        let mut level = Self::new(target.object.clone());
+        let mut level = Self { edition: target.edition.clone(), ..Self::new(target.object.clone()) };
         let policies = scope.get::<PoliciesOf>(target);
         level.add(scope, Closeness::Whole, policies.iter().flat_map(|list| list.iter().cloned()));
         level.add_up();
@@ -229,7 +229,8 @@ impl Level {
             let message = without(policy, fault, &target.object);
             level.broken.get_or_insert(Broken { field: None, message });
         }
-        level
+        // Nothing that others see tells what is kept from what is.
+        Self { edition: None, ..level }
     }
 
     /// The same without units that are none of these, and without what nothing is left of.

@@ -13,7 +13,8 @@
 //! rows leave a unit out that the Gateway prefers, and write one that is merged: [`SlotWords`] tells them which. It is absent
 //! by default, and of a unit that is left out it does not say what holds, so that no row is woken by that.
 //!
-//! A broken policy has all of its scope replaced.
+//! A broken policy has all of its scope replaced, unless the Gateway keeps the last good version of its policies
+//! ([`crate::edition::wide`]).
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use super::{
 };
 use crate::{
     internal,
+    kept::{is_closed, merging, served},
     route::annotations,
     tables::{
         edition::Source,
@@ -39,6 +41,7 @@ use crate::{
         },
         set::{ParentOf, SetRow},
     },
+    target::{is_global, source_of},
 };
 
 tables! {
@@ -132,9 +135,10 @@ fn gateway_of(scope: &Scope<'_>, target: &Target) -> Option<NsName> {
 }
 
 fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
-    let policies = scope.get::<PoliciesOf>(target);
+    let served = served(scope, target);
+    let policies = scope.get::<PoliciesOf>(&served);
     let first = policies.iter().flat_map(|policies| policies.iter()).find_map(|id| {
-        let policy = scope.get::<PolicyRow>(&Source::live(id.clone()))?;
+        let policy = scope.get::<PolicyRow>(&source_of(scope, served.edition.as_ref(), id.clone()))?;
         let fault = policy.faults().next()?.to_string();
         Some((id.clone(), fault))
     });
@@ -176,14 +180,39 @@ pub(crate) fn head_of(slots: &[Slot]) -> Encoded {
 /// What sound policies of a listener and of its Gateway come to together that cannot be served.
 fn excess(scope: &Scope<'_>, target: &Target) -> Option<Broken> {
     let levels: Vec<_> = levels(scope, target).collect();
+    excess_of(&levels.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+}
+
+fn excess_of(levels: &[&Level]) -> Option<Broken> {
     if levels.iter().any(|level| level.is_broken()) {
         return None;
     }
-    all_merged(levels.iter().map(AsRef::as_ref).enumerate()).find_map(|merged| merged.unit.as_ref().err().cloned())
+    all_merged(levels.iter().copied().enumerate()).find_map(|merged| merged.unit.as_ref().err().cloned())
+}
+
+/// The policies of a Gateway, or of a listener of its own, as they are, whatever is served; and in words why they do other than they
+/// say, by themselves or with those of the Gateway. Those that hold everywhere are no part of them.
+pub(crate) fn judge(scope: &Scope<'_>, target: &Target) -> (Vec<ObjectId>, Vec<String>) {
+    let policies = scope.get::<PoliciesOf>(target);
+    let policies: Vec<_> =
+        policies.iter().flat_map(|list| list.iter()).filter(|id| !is_global(scope, id)).cloned().collect();
+    let rows = policies.iter().filter_map(|id| Some((id, scope.get::<PolicyRow>(&Source::live(id.clone()))?)));
+    let mut faults: Vec<_> =
+        rows.flat_map(|(id, row)| row.faults().map(|fault| format!("{id} {fault}")).collect::<Vec<_>>()).collect();
+    let gateway = scope.get::<Gateways>(&super::key_of(&target.object));
+    let priority = gateway.map(|gateway| annotations::read(&gateway.metadata).priority).unwrap_or_default();
+    let targets = std::iter::once(target.clone()).chain(above(scope, target));
+    let levels: Vec<_> = targets.map(|target| Level::wide(scope, &target).merged_by(priority)).collect();
+    let excess = excess_of(&levels.iter().collect::<Vec<_>>());
+    faults.extend(excess.map(|Broken { policy, problem, .. }| format!("{policy} {problem}")));
+    (policies, faults)
 }
 
 impl Lookup for BrokenGateway {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Fault> {
+        if is_closed(scope, gateway) {
+            return Some(internal::fault());
+        }
         broken(scope, &whole(gateway), Reason::GatewayReplaced)
             .or_else(|| refused(scope, &whole(gateway), Reason::GatewayReplaced))
     }
@@ -207,14 +236,14 @@ impl Lookup for BrokenListener {
 
 impl Lookup for WidePriority {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Priority> {
-        let priority = annotations::read(&scope.get::<Gateways>(gateway)?.metadata).priority;
+        let priority = annotations::read(&merging(scope, gateway)?.metadata).priority;
         (priority != Priority::default()).then_some(priority)
     }
 }
 
 impl Lookup for WideLevel {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Arc<Level>> {
-        let level = Level::wide(scope, target);
+        let level = Level::wide(scope, &served(scope, target));
         if level.is_empty() {
             return None;
         }
@@ -362,6 +391,20 @@ impl Lookup for WideAuth {
     }
 }
 
+/// The policies that are served at a Gateway, a ListenerSet or a listener alone, in the order in which they count, each with where it is
+/// read.
+#[derive(Default)]
+struct SourcesAt(Vec<Source<ObjectId>>);
+
+impl SourcesAt {
+    fn read(scope: &Scope<'_>, target: &Target) -> Self {
+        let served = served(scope, target);
+        let policies = scope.get::<PoliciesOf>(&served);
+        let policies = policies.iter().flat_map(|list| list.iter());
+        Self(policies.map(|id| source_of(scope, served.edition.as_ref(), id.clone())).collect())
+    }
+}
+
 /// The listeners of a Gateway or a ListenerSet, and the Gateway that serves them.
 fn sections(scope: &Scope<'_>, parent: &ParentId) -> Option<(NsName, Vec<ListenerId>)> {
     let (gateway, set, listeners) = match parent {
@@ -381,18 +424,22 @@ impl Derived for WidePolicies {
     fn compute(scope: &Emitter<'_>, parent: &ParentId) -> Option<()> {
         let (gateway, sections) = sections(scope, parent)?;
         let applies = |policy: &ObjectId| scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
-        let of_parent = scope.get::<PoliciesOf>(&whole_of(parent));
-        of_parent.iter().flat_map(|list| list.iter()).for_each(applies);
+        let as_they_are = |target: &Target| {
+            let list = scope.get::<PoliciesOf>(target);
+            list.iter().flat_map(|list| list.iter()).for_each(applies);
+        };
+        as_they_are(&whole_of(parent));
+        let of_parent = SourcesAt::read(scope, &whole_of(parent));
         let of_gateway = match parent {
-            ParentId::Gateway(_) => None,
-            ParentId::ListenerSet(_) => scope.get::<PoliciesOf>(&whole(&gateway)),
+            ParentId::Gateway(_) => SourcesAt::default(),
+            ParentId::ListenerSet(_) => SourcesAt::read(scope, &whole(&gateway)),
         };
         for listener in sections {
             let at = section(&listener);
-            let own = scope.get::<PoliciesOf>(&at);
-            own.iter().flat_map(|list| list.iter()).for_each(applies);
-            let all = own.iter().chain(&of_parent).chain(&of_gateway);
-            let mut policies: Vec<_> = all.flat_map(|list| list.iter()).cloned().collect();
+            as_they_are(&at);
+            let own = SourcesAt::read(scope, &at);
+            let all = || own.0.iter().chain(&of_parent.0).chain(&of_gateway.0);
+            let mut policies: Vec<_> = all().map(|source| source.key.clone()).collect();
             distinct(&mut policies);
             let place = PolicyPlace::Listener(listener);
             let stands = |policy: &ObjectId, standing| {
@@ -400,9 +447,10 @@ impl Derived for WidePolicies {
             };
             // It answers 500 to everything, by those that are broken.
             if levels(scope, &at).any(|level| level.is_broken()) || excess(scope, &at).is_some() {
+                let is_broken = |row: Arc<Policy>| row.faults().next().is_some();
                 for policy in &policies {
-                    let is_broken = |row: Arc<Policy>| row.faults().next().is_some();
-                    let closes = scope.get::<PolicyRow>(&Source::live(policy.clone())).is_some_and(is_broken);
+                    let mut sources = all().filter(|source| source.key == *policy);
+                    let closes = sources.any(|source| scope.get::<PolicyRow>(source).is_some_and(is_broken));
                     stands(policy, if closes { Standing::Alone } else { Standing::Closed });
                 }
                 continue;

@@ -5,18 +5,23 @@ pub(super) mod listener;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::status::{Condition, GatewayStatus as Status};
+use api::{
+    Kind,
+    status::{Condition, GatewayStatus as Status},
+};
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{ListenerId, NsName, ParentId, Problem, Reason, Severity, backend::Transport, listener::ClientMode};
 
 use self::infrastructure::Infrastructure;
-use super::{Conditions, StatusReport, and_notes, listed};
+use super::{Conditions, StatusReport, and_notes, frozen, listed};
 use crate::{
+    kept,
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
         gateway::{Admission, ClientCertificate, Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{
-            Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict, UnservedPorts, VersionsNotJudged,
+            Classes, Config, Gateways, JudgeUnavailable, Nacks, ObjectKey, RefusedListener, Strict, UnservedPorts,
+            VersionsNotJudged,
         },
         listener::{ListenerRow, ListenerState},
         output::Withheld,
@@ -209,7 +214,18 @@ impl<'a> Gateway<'a> {
         if let Some((reason, why)) = &self.unjudged {
             conditions.no("portcullis.dev/Validation", *reason, &**why);
         }
+        if let Some(told) = frozen(self.scope, || self.key.clone().id(Kind::Gateway)) {
+            conditions.frozen(&told);
+        } else if let Some((field, why)) = self.unheard() {
+            conditions.no("portcullis.dev/Frozen", Reason::UnsupportedValue, format!("{field}: {why}"));
+        }
         conditions.done()
+    }
+
+    /// What is wrong with what it asks for where its policies break.
+    fn unheard(&self) -> Option<(String, &'static str)> {
+        let gateway = self.scope.get::<Gateways>(self.key)?;
+        kept::problem(&gateway.metadata, self.scope.get::<Config>(&())?.freeze)
     }
 
     fn accepted(&self, conditions: &mut Conditions) {

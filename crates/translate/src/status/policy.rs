@@ -194,6 +194,11 @@ fn attached(scope: &Scope<'_>, id: &ObjectId, conditions: &mut Conditions) {
     let message = in_words(&counts, overrides.as_deref());
     let is_of_kgateway = is_of_kgateway(id);
     let is_merged = overrides.is_some() || (is_of_kgateway && counts.shared > 0);
+    if counts.places() + counts.yields == 0
+        && let Some(told) = frozen(scope, || id.clone())
+    {
+        return conditions.no("Attached", told.reason, &*told.message);
+    }
     let loses = counts.lost > 0 && (is_of_kgateway || counts.in_force() == 0);
     if loses {
         conditions.no("Attached", Reason::Overridden, message);

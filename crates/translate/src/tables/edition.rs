@@ -4,8 +4,8 @@ pub(crate) mod objects;
 
 use std::sync::Arc;
 
-use api::ObjectId;
-use ir::{Chain, Edition, Reason, RouteId};
+use api::{ObjectId, meta::StringMap};
+use ir::{Chain, Edition, NsName, Reason, RouteId};
 
 use self::objects::{Member, Part};
 
@@ -38,16 +38,16 @@ pub(crate) enum Asked {
     Unknown,
 }
 
-/// How a root is served.
+/// How a root is served, or what policies say at a Gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedFrom {
-    /// As the objects are; what its tree comes to is looked at, since it shall be kept.
+    /// As the objects are; what they come to is looked at, since that shall be kept.
     Objects,
     /// From its edition.
     Edition,
 }
 
-/// The objects of a tree as it is, and what is wrong with it.
+/// The objects of a tree as it is, or the policies of a Gateway, and what is wrong with them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tree {
     /// What would be kept of it.
@@ -55,6 +55,18 @@ pub(crate) struct Tree {
     /// How many faults it has, and the first of them.
     pub(crate) faults: usize,
     pub(crate) first: Box<[Arc<str>]>,
+    /// What else decides of a Gateway what is kept, though it is no part of that: which one of its name it is, and what is done by
+    /// hand. The root of a tree is a part of it.
+    pub(crate) beside: Option<Beside>,
+}
+
+/// What of a Gateway decides whether its policies as they are become the next edition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// Its uid.
+    pub(crate) uid: Arc<str>,
+    /// The annotations of ours.
+    pub(crate) annotations: StringMap,
 }
 
 /// What the owner of a root is told of how its tree is kept, and that of another object of the tree of its change.
@@ -85,6 +97,10 @@ tables! {
     TreePart: (RouteId, u8) => ();
     /// Trees that shall be kept, as they are.
     TreeOf: RouteId => Tree;
+    /// How the policies of a Gateway are served which asks that they are kept; absent for all others.
+    WideFreezing: NsName => ServedFrom;
+    /// The policies of Gateways that shall be kept, as they are.
+    WideTree: NsName => Tree;
 }
 
 groups! {

@@ -66,7 +66,7 @@ pub(crate) struct Target {
     pub(crate) object: ObjectId,
     /// Its one rule or listener of this name; none means all of it.
     pub(crate) section: Option<Arc<str>>,
-    /// The edition whose policies are meant; none for those as they are, and always for a Gateway.
+    /// The edition whose policies are meant; none for those as they are. What names a place of a Gateway has none.
     pub(crate) edition: Option<Edition>,
 }
 

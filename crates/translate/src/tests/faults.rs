@@ -338,8 +338,18 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     // These have rows where Envoy is asked first: `super::strict` tries them.
     let of_strict = ["Offer", "ClearedHosts", "OfferedPart", "OfferedWide", "OfferedListener"];
     // And these where trees are kept: `super::freeze` does.
-    let of_freeze =
-        ["AskedFor", "FreezingOf", "EditionMember", "Judged", "JudgedRoute", "TreeObject", "TreePart", "TreeOf"];
+    let of_freeze = [
+        "AskedFor",
+        "FreezingOf",
+        "EditionMember",
+        "Judged",
+        "JudgedRoute",
+        "TreeObject",
+        "TreePart",
+        "TreeOf",
+        "WideFreezing",
+        "WideTree",
+    ];
     // And this one where there is no room: `super::sets_room` does.
     let elsewhere = [&of_strict[..], &of_freeze, &["WithoutRoom"]].concat();
     let names = computed.map(|table| table.name).filter(|name| !elsewhere.contains(name));

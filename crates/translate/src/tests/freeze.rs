@@ -14,6 +14,7 @@ use crate::{Edition, Part, Wish};
 
 mod faults;
 mod properties;
+mod wide;
 
 const USERS: &str = "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
 

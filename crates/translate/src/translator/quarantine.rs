@@ -15,7 +15,7 @@ use crate::{
     internal,
     status::Report,
     tables::{
-        edition::TreeOf,
+        edition::{TreeOf, WideTree},
         gateway::GatewayRow,
         host::Offer,
         input::{self, Config, Shared},
@@ -188,6 +188,7 @@ impl Translator {
         engine.resume::<OfferedListener>(&self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<TreeOf>(&self.engine);
+        engine.resume::<WideTree>(&self.engine);
         engine.resume::<Served>(&self.engine);
         engine.resume::<ProxiesOf>(&self.engine);
         engine.resume::<InvalidPolicies>(&self.engine);

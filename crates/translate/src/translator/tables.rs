@@ -59,7 +59,7 @@ use crate::{
         },
         edition::{
             AskedFor, EditionMember, Faults, FreezingOf, Judged, JudgedRoute, Source, TreeObject, TreeObjects, TreeOf,
-            TreePart, TreeParts,
+            TreePart, TreeParts, WideFreezing, WideTree,
         },
         gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost, WideAsked},
@@ -153,6 +153,7 @@ pub(super) fn all() -> Engine {
         .for_each::<DelegationPolicyRow, EditionObjects>(delegation_policy_of_edition)
         .group::<Targeting>()
         .group::<Selecting>()
+        .lookup::<WideFreezing>()
         .lookup::<PoliciesOf>()
         .lookup::<Sections>()
         .lookup::<ParentOf>()
@@ -298,6 +299,8 @@ pub(super) fn all() -> Engine {
         .group::<TreeParts>()
         .derived::<TreeOf>()
         .track::<TreeOf>()
+        .derived_for_each::<WideTree, Gateways>(same)
+        .track::<WideTree>()
         .derived::<Unacceptable>()
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()

@@ -12,7 +12,7 @@ use crate::status::condition::{self, MAX_CONDITIONS};
 
 /// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class, and those of ours. Any other is foreign
 /// unless it is desired.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "Accepted",
     "Conflicted",
     "Detached",
@@ -24,6 +24,7 @@ const OURS: [&str; 13] = [
     "Scheduled",
     "SupportedVersion",
     "AttachedListenerSets",
+    "portcullis.dev/Frozen",
     "portcullis.dev/Quarantined",
     "portcullis.dev/Validation",
 ];

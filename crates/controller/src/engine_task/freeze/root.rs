@@ -14,6 +14,14 @@ pub(super) const HOLD: &str = "portcullis.dev/hold";
 /// The annotation of a root by which its tree becomes the next edition as it is, in the place of the one that it names.
 pub(super) const THAW: &str = "portcullis.dev/thaw";
 
+/// What is kept of a root, in words.
+fn what(root: &RootId) -> &'static str {
+    match root {
+        RootId::Route(_) => "the tree",
+        RootId::Gateway(_) => "the set of its policies",
+    }
+}
+
 /// A root of which something is or shall be kept.
 #[derive(Debug)]
 pub(super) struct Root {
@@ -105,7 +113,12 @@ impl Root {
     }
 
     /// What its owner is told.
-    pub(super) fn told_of(&self, candidate: &Candidate, around: &Around<'_>) -> FreezeTold {
+    pub(super) fn told_of(&self, id: &RootId, candidate: &Candidate, around: &Around<'_>) -> FreezeTold {
+        let what = what(id);
+        let (broken, instead) = match id {
+            RootId::Route(_) => (Reason::TreeBroken, "it runs with replacement"),
+            RootId::Gateway(_) => (Reason::PoliciesBroken, "they are served as they are"),
+        };
         let faults = || {
             let others = candidate.faults.saturating_sub(candidate.first.len());
             let listed = candidate.first.iter().map(ToString::to_string);
@@ -117,16 +130,14 @@ impl Root {
             let (reason, message) = if let Some(why) = around.unreadable {
                 (
                     Reason::EditionUnreadable,
-                    format!(
-                        "what is kept of the tree cannot be read: {why}; it runs with replacement until it is good"
-                    ),
+                    format!("what is kept of {what} cannot be read: {why}; {instead} until it is good"),
                 )
             } else if let Some((reason, why)) = &self.failure {
-                (*reason, format!("nothing is kept of the tree: {why}"))
+                (*reason, format!("nothing is kept of {what}: {why}"))
             } else if candidate.is_good() {
-                (Reason::CommitPending, "the tree is good, and is being stored".to_owned())
+                (Reason::CommitPending, format!("{what} is good, and is being stored"))
             } else {
-                (Reason::NoEdition, format!("nothing is kept of the tree, which was not good yet: {}", faults()))
+                (Reason::NoEdition, format!("nothing is kept of {what}, which was not good yet: {}", faults()))
             };
             return FreezeTold { is_frozen: false, reason, message: message.into() };
         };
@@ -135,7 +146,7 @@ impl Root {
         let (is_frozen, reason, message) = if around.is_closed {
             (true, Reason::InternalFault, format!("{served}, and answers 500: this program fails on it; see the log"))
         } else if is_same && candidate.is_good() {
-            let words = format!("{served}, which is the tree as it is");
+            let words = format!("{served}, which is {what} as it is");
             if around.is_durable {
                 (false, Reason::Committed, words)
             } else {
@@ -148,11 +159,11 @@ impl Root {
         } else if around.holds {
             (true, Reason::Hold, format!("{served}, and changes wait by the word of the annotation {HOLD}"))
         } else if !candidate.is_good() {
-            (true, Reason::TreeBroken, format!("{served}, since the tree as it is now is broken: {}", faults()))
+            (true, broken, format!("{served}, since {what} as it is now is broken: {}", faults()))
         } else if let Some((reason, why)) = &self.failure {
-            (true, *reason, format!("{served}, since the tree as it is now cannot be stored: {why}"))
+            (true, *reason, format!("{served}, since {what} as it is now cannot be stored: {why}"))
         } else {
-            (true, Reason::CommitPending, format!("{served}, while the tree as it is now is being stored"))
+            (true, Reason::CommitPending, format!("{served}, while {what} as it is now is being stored"))
         };
         FreezeTold { is_frozen, reason, message: message.into() }
     }
@@ -161,8 +172,12 @@ impl Root {
 /// What the owner of another object of the tree of a root is told whose change is not served yet.
 pub(super) fn withheld(root: &RootId, object: &ObjectId, generation: i64) -> FreezeTold {
     let is_near = root.namespace() == &object.namespace;
-    let tree = if is_near { format!("the tree of {root}") } else { "the tree in which it stands".to_owned() };
+    let keeper = match root {
+        RootId::Route(_) if is_near => format!("the tree of {root} keeps its last good version"),
+        RootId::Route(_) => "the tree in which it stands keeps its last good version".to_owned(),
+        RootId::Gateway(_) => format!("{root} keeps the last good version of its policies"),
+    };
     let what = if generation > 0 { format!("generation {generation}") } else { "what it says now".to_owned() };
-    let message = format!("{what} is not served yet: {tree} keeps its last good version");
+    let message = format!("{what} is not served yet: {keeper}");
     FreezeTold { is_frozen: true, reason: Reason::ChangeWithheld, message: message.into() }
 }

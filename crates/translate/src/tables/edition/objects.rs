@@ -103,19 +103,23 @@ pub struct Edition {
 /// Objects of kinds that no tree has are left out.
 impl FromIterator<Object> for Edition {
     fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
-        let mut parts: BTreeMap<u8, Vec<_>> = BTreeMap::new();
-        for object in objects {
+        Self::of_members(objects.into_iter().filter_map(|object| {
             let id = object.id();
-            if let Some(shared) = Shared::new(object) {
-                let member = Member::new(&id, shared);
-                parts.entry(part_of(&id)).or_default().push((id, member));
-            }
-        }
-        Self::of_parts(parts.into_iter().map(|(place, members)| (place, Arc::new(Part::new(members)))))
+            let member = Member::new(&id, Shared::new(object)?);
+            Some((id, member))
+        }))
     }
 }
 
 impl Edition {
+    pub(crate) fn of_members(members: impl IntoIterator<Item = (ObjectId, Member)>) -> Self {
+        let mut parts: BTreeMap<u8, Vec<_>> = BTreeMap::new();
+        for (id, member) in members {
+            parts.entry(part_of(&id)).or_default().push((id, member));
+        }
+        Self::of_parts(parts.into_iter().map(|(place, members)| (place, Arc::new(Part::new(members)))))
+    }
+
     pub(crate) fn of_parts(parts: impl IntoIterator<Item = (u8, Arc<Part>)>) -> Self {
         Self { parts: parts.into_iter().collect() }
     }
@@ -183,7 +187,8 @@ impl Edition {
     }
 
     /// The root with all of its rules answering 500 to what they match, in the place of an edition on which this program fails:
-    /// what of it fails is left out, and no request of the tree goes elsewhere.
+    /// what of it fails is left out, and no request of the tree goes elsewhere. Of a Gateway nothing is left, by which all that it
+    /// serves answers 500.
     #[must_use]
     pub fn closed(&self, root: &RootId) -> Self {
         let route = match self.get(&root_object(root)).map(Shared::object) {

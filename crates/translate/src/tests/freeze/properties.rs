@@ -13,7 +13,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{GROUP, USERS, asking, of_platform, on, to_backend};
+use super::{GROUP, USERS, asking, of_platform, on, to_backend, wide};
 use crate::{
     Change, Edition, Translator, Wish,
     tests::{
@@ -174,9 +174,29 @@ fn part() -> BoxedStrategy<Value> {
         json!({"matchLabels": {}, "sectionName": "named"}),
     ]);
     let of_platform = selectors.prop_map(of_platform);
+    let names = subsequence(vec!["web", "other", "third"], 1..=3);
+    let gateway = (names, any::<bool>(), prop::bool::weighted(0.8)).prop_map(|(names, is_labelled, freezes)| {
+        let listeners = names.iter().zip(80..).map(|(name, port)| http(name, port, "")).collect();
+        let gateway = gateway("edge", listeners);
+        let gateway = if is_labelled { wide::labelled(gateway) } else { gateway };
+        if freezes { wide::asking(gateway, "FreezeConfig") } else { gateway }
+    });
+    let wide = select(vec![
+        json!({"basicAuth": {"users": [USERS]}}),
+        json!({"basicAuth": {"secretRef": {"name": "users"}}}),
+        json!({"buffer": {"maxRequestSize": "1Ki"}}),
+        json!({"extAuth": {}}),
+        json!({"timeouts": {"request": "7s"}}),
+    ]);
+    let targets = select(vec![wide::at_edge(), wide::at_web(), wide::at_labelled()]);
+    let wide = (select(&["p", "q"][..]), targets, wide);
+    let wide = wide.prop_map(|(name, target, spec)| wide::wide(name, target, spec));
     let around = select(vec![service("s"), service("t"), opaque("users", json!({".htpasswd": USERS}))]);
-    prop_oneof![6 => children, 2 => root, 1 => Just(other), 3 => policies, 3 => traffic, 1 => of_platform, 1 => around]
-        .boxed()
+    prop_oneof![
+        6 => children, 2 => root, 1 => Just(other), 3 => policies, 3 => traffic, 1 => of_platform, 1 => around, 1 => gateway,
+        2 => wide
+    ]
+    .boxed()
 }
 
 /// Objects that are put, or removed, together.
@@ -186,7 +206,7 @@ type Batch = Vec<(Value, bool)>;
 fn trees() -> impl Strategy<Value = (BTreeMap<ObjectId, Object>, Vec<Batch>)> {
     let start = [
         class(),
-        gateway("edge", json!([http("web", 80, ""), http("other", 81, "*.example.com")])),
+        wide::asking(gateway("edge", json!([http("web", 80, ""), http("other", 81, "*.example.com")])), "FreezeConfig"),
         service("s"),
         service("t"),
         opaque("users", json!({".htpasswd": USERS})),
@@ -202,6 +222,12 @@ fn trees() -> impl Strategy<Value = (BTreeMap<ObjectId, Object>, Vec<Batch>)> {
         start.extend(more.into_iter().map(decode).map(|object| (object.id(), object)));
         (start, batches)
     })
+}
+
+/// Has most Gateways ask that their policies are kept.
+fn with_gateways(value: Value) -> Value {
+    let freezes = value["kind"] == "Gateway" && value["metadata"]["name"] != "g2";
+    if freezes { wide::asking(value, "FreezeConfig") } else { value }
 }
 
 /// Goes through batches, of which `is_heard` tells whose trees are stored at once and which later.
@@ -238,7 +264,18 @@ proptest! {
 
     #[test]
     fn incremental_equals_from_scratch_with_editions(start in objects(), batches in batches(), heard in any::<u64>()) {
-        go_through(with_policies(start), batches.into_iter().map(|(batch, _)| batch).collect(), heard)?;
+        let start = start.into_values().map(|object| match object {
+            Object::Gateway(mut gateway) => {
+                gateway.metadata.annotations.insert(wide::FAILURE_MODE.into(), "FreezeConfig".into());
+                Object::Gateway(gateway)
+            }
+            object => object,
+        });
+        let start = start.map(|object| (object.id(), object)).collect();
+        let batches = batches.into_iter().map(|(batch, _)| {
+            batch.into_iter().map(|(value, removed)| (with_gateways(value), removed)).collect()
+        });
+        go_through(with_policies(start), batches.collect(), heard)?;
     }
 
     #[test]
