@@ -20,7 +20,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use api::{Kind, Object, ObjectId, meta::LabelSelector};
 use serde_json::value::RawValue;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
 
 mod contents;
 mod coordinator;
@@ -34,6 +37,7 @@ mod reflector;
 mod request;
 mod state;
 
+pub use self::contents::{Kept, Requirements};
 pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
 pub use self::reflector::{causes, retry_after};
 pub(crate) use self::{
@@ -134,6 +138,8 @@ pub struct Options {
     pub limits: Limits,
     /// What is counted.
     pub metrics: Metrics,
+    /// What is needed by what is kept as it was, and is read whatever objects say by now. Nothing is read before that is known.
+    pub kept: watch::Receiver<Option<Arc<Kept>>>,
 }
 
 impl Default for Options {
@@ -143,6 +149,7 @@ impl Default for Options {
             kinds: Kind::ALL.iter().copied().collect(),
             limits: Limits::default(),
             metrics: Metrics::default(),
+            kept: watch::channel(Some(Arc::default())).1,
         }
     }
 }

@@ -5,10 +5,12 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use portcullis_tests::api_server::{ApiServer, Verdict};
+use portcullis_tests::client::{self, Request};
 use portcullis_tests::portcullis::run;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 
+use super::judged;
 use super::world::{Edge, Replica, World};
 
 const GROUP: &str = "gateway.networking.k8s.io";
@@ -119,6 +121,58 @@ async fn a_tree_that_breaks_is_served_as_it_was_by_every_replica_and_by_new_proc
     for replica in [&follower, &late] {
         serves_the_same(&world.replica, replica).await?;
     }
+    world.is_unharmed(edge).await
+}
+
+/// A policy on the Gateway with a header that a Secret has.
+fn token(secret: &str) -> String {
+    format!(
+        "apiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {{name: token}}\n\
+         spec:\n  targetRefs: [{{group: {GROUP}, kind: Gateway, name: edge}}]\n\
+         \x20 headerModifiers: {{request: {{set: [{{name: x-token, secretRef: {{name: {secret}}}}}]}}}}\n"
+    )
+}
+
+fn secret(name: &str, token: &str) -> String {
+    format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{x-token: {token}}}\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_policies_break_fails_no_request_though_nobody_names_their_secrets_any_more() -> Result<()> {
+    let mut world = World::keeping(judged::server().await?).await?;
+    let edge = world.edge().await?;
+    let asks = json!({"metadata": {"annotations": {"portcullis.dev/failure-mode": "FreezeConfig"}}});
+    let gateways = world.objects("Gateway").await?;
+    gateways.patch("edge", &PatchParams::default(), &Patch::Merge(asks)).await?;
+    world.apply(&secret("good", "one")).await?;
+    world.apply(&token("good")).await?;
+    world.says("Gateway", "edge", FROZEN, "False Committed").await?;
+    let sees = async |wanted: &str| {
+        eventually(TIMEOUT, async || {
+            let answer = client::send(&edge.proxy.target, &Request::get("localhost", "/healthy")).await?;
+            let headers = answer.echoed.map(|echoed| echoed.headers).unwrap_or_default();
+            let token = headers.into_iter().find(|(name, _)| name == "x-token").map(|(_, value)| value);
+            ensure!(token.as_deref() == Some(wanted), "the backend sees {token:?}");
+            anyhow::Ok(())
+        })
+        .await
+        .with_context(|| edge.proxy.envoy.log_tail())
+    };
+    sees("one").await?;
+    world.apply(&token("nobody")).await?;
+    world.says("Gateway", "edge", FROZEN, "True PoliciesBroken").await?;
+    let follower = world.another("second").await?;
+    serves_the_same(&world.replica, &follower).await?;
+    world.replica.portcullis.crash().await?;
+    world.replica.portcullis.wait_until_ready().await?;
+    serves_the_same(&world.replica, &follower).await?;
+    // What the Secret says is as it is now.
+    world.apply(&secret("good", "two")).await?;
+    sees("two").await?;
+    world.apply(&secret("nobody", "three")).await?;
+    world.says("Gateway", "edge", FROZEN, "False Committed").await?;
+    sees("three").await?;
+    serves_the_same(&world.replica, &follower).await?;
     world.is_unharmed(edge).await
 }
 

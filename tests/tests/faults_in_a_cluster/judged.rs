@@ -14,10 +14,10 @@ use crate::agent::Agent;
 /// What no check in process sees, in programs with debug assertions, and Envoy refuses.
 const UNSEEN: &str = "test.portcullis.dev/unchecked %NO_SUCH_COMMAND%";
 
-/// A server of its own, since the definition of policies is not on the one that others share.
+/// A server beside the one that others share, with a definition of policies.
 static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
 
-async fn server() -> Result<&'static ApiServer> {
+pub(super) async fn server() -> Result<&'static ApiServer> {
     let start = async || {
         let server = ApiServer::start().await?;
         server.apply_crds(Channel::Experimental).await?;

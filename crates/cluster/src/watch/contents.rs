@@ -6,6 +6,9 @@
 //! object that cannot be read for long is reported as such, and is not waited for. A policy that is new is reported at
 //! once: while it waited, what it guards would be open.
 
+mod kept;
+mod needed;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem::take,
@@ -18,6 +21,8 @@ use api::{
     references::{Keys, Reference, Selection},
 };
 
+pub use self::kept::{Kept, Requirements};
+use self::needed::Needed;
 use super::{
     Observed,
     decoder::{Name, Payload, WatchedObject},
@@ -66,6 +71,8 @@ pub(super) struct Contents {
     /// What each object needs, as it was reported last.
     references: BTreeMap<ObjectId, Needs>,
     deferred: BTreeMap<ObjectId, Deferred>,
+    /// What is needed by what is kept as it was.
+    kept: Arc<Kept>,
     /// Who of these waits for what.
     waiting: BTreeMap<Subject, BTreeSet<ObjectId>>,
     /// What each request reads.
@@ -102,13 +109,12 @@ struct Wanted {
     reported: bool,
 }
 
-/// Who needs which keys of an object.
-#[derive(Debug, Default)]
-struct Needed {
-    /// An object, or all who select it.
-    by: BTreeMap<Subject, Keys>,
-    /// The keys of all of them; none since somebody needs fewer, until somebody asks.
-    all: Option<Keys>,
+impl Wanted {
+    /// Whether what was read is what is there, with all keys.
+    fn is_read(&mut self, version: u64) -> bool {
+        let Self { needed, read, .. } = self;
+        read.as_ref().is_some_and(|(read, keys)| *read == version && needed.keys().are_among(keys))
+    }
 }
 
 /// What is reported of an object once all that it refers to was read.
@@ -117,52 +123,6 @@ struct Deferred {
     news: Vec<Observed>,
     needs: Needs,
     awaited: BTreeSet<Subject>,
-}
-
-impl Needed {
-    /// Somebody needs these keys too.
-    fn add(&mut self, by: Subject, keys: &Keys) {
-        self.by.entry(by).or_default().extend(keys);
-        if let Some(all) = &mut self.all {
-            all.extend(keys);
-        }
-    }
-
-    /// Somebody needs these keys and no others.
-    fn set(&mut self, by: Subject, keys: Keys) {
-        if self.by.get(&by) != Some(&keys) {
-            self.by.insert(by, keys);
-            self.all = None;
-        }
-    }
-
-    /// Somebody needs none; gives whether nobody does.
-    fn remove(&mut self, by: &Subject) -> bool {
-        if self.by.remove(by).is_some() {
-            self.all = None;
-        }
-        self.by.is_empty()
-    }
-
-    /// The keys that anybody needs. A thousand may need them, so they are put together once.
-    fn keys(&mut self) -> &Keys {
-        let Self { by, all } = self;
-        all.get_or_insert_with(|| {
-            let mut all = Keys::default();
-            for keys in by.values() {
-                all.extend(keys);
-            }
-            all
-        })
-    }
-}
-
-impl Wanted {
-    /// Whether what was read is what is there, with all keys.
-    fn is_read(&mut self, version: u64) -> bool {
-        let Self { needed, read, .. } = self;
-        read.as_ref().is_some_and(|(read, keys)| *read == version && needed.keys().are_among(keys))
-    }
 }
 
 impl Contents {
@@ -189,21 +149,36 @@ impl Contents {
         before: Before,
         there: &dyn Fn(&ObjectId) -> Known,
     ) {
-        let put = news.iter().find_map(|observed| match observed {
-            Observed::Put { object, .. } => Some((object.references(), object.selections())),
-            Observed::Remove(_) => Some((Vec::new(), Vec::new())),
+        let needed = news.iter().find_map(|observed| match observed {
+            Observed::Put { object, .. } => {
+                Some(Requirements { references: object.references(), selections: object.selections() })
+            }
+            Observed::Remove(_) => Some(Requirements::default()),
             _ => None,
         });
-        let Some((references, selections)) = put else {
+        let Some(needed) = needed else {
             // What was observed of it last holds, also if that is not reported yet.
             return self.deferred.get_mut(id).map_or(&mut self.observed, |deferred| &mut deferred.news).extend(news);
         };
+        self.need(id, news, &needed, |namespace| waits_for(id, before, namespace), there);
+    }
+
+    /// Somebody needs this and nothing else. What is new of it is reported once all is read, or known not to be there, of
+    /// namespaces for which it `waits`.
+    fn need(
+        &mut self,
+        id: &ObjectId,
+        news: Vec<Observed>,
+        Requirements { references, selections }: &Requirements,
+        waits: impl Fn(&str) -> bool,
+        there: &dyn Fn(&ObjectId) -> Known,
+    ) {
         let mut needs = Needs::new();
         for Reference { id: other, keys } in references {
-            needs.entry(Subject::Object(other)).or_default().extend(&keys);
+            needs.entry(Subject::Object(other.clone())).or_default().extend(keys);
         }
         for selection in selections {
-            needs.insert(Subject::Selection(self.shared(selection)), Keys::All);
+            needs.insert(Subject::Selection(self.shared(selection.clone())), Keys::All);
         }
         let superseded = self.deferred.remove(id).map(|deferred| {
             for subject in &deferred.awaited {
@@ -220,7 +195,7 @@ impl Contents {
                 }
                 Subject::Selection(selection) => (self.select(selection, id, there), &selection.namespace),
             };
-            if waits_for(id, before, namespace) {
+            if waits(namespace) {
                 awaited.extend(pending);
             }
         }

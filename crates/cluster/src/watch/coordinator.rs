@@ -55,6 +55,13 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
     };
     let list_watches = list_watches(&options);
     let mut state = State::new(&options.scope, &list_watches);
+    let mut kept = options.kept;
+    tokio::select! {
+        () = sink.closed() => return,
+        // Whoever would say it may be gone.
+        _ = kept.wait_for(Option::is_some) => {}
+    }
+    state.keep(&kept.borrow_and_update().clone().unwrap_or_default());
     // Which namespaces are read must be known before what is in them comes.
     let selects = matches!(options.scope, Scope::Selector(_));
     let (first, mut later): (Vec<_>, Vec<_>) =
@@ -66,11 +73,17 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
         tasks.read(list_watch, Duration::ZERO);
     }
     let mut messages = Vec::new();
+    // Whoever would say more is gone.
+    let mut is_final = false;
     loop {
         tokio::select! {
             biased;
             () = sink.closed() => return,
             Some(ended) = tasks.reflectors.join_next_with_id() => tasks.ended(&ended),
+            changed = kept.changed(), if !is_final => match changed {
+                Ok(()) => state.keep(&kept.borrow_and_update().clone().unwrap_or_default()),
+                Err(_) => is_final = true,
+            },
             _ = inbox.recv_many(&mut messages, WAITING) => {}
         }
         for message in messages.drain(..) {

@@ -15,7 +15,7 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 
 use super::{
     Observed, Scope,
-    contents::{Before, Contents, Known},
+    contents::{Before, Contents, Kept, Known},
     decoder::{Name, Payload, WatchedObject},
     event::Event,
     request::{Command, ListWatch, Only, Target},
@@ -236,6 +236,11 @@ impl State {
     /// An object to which others refer could not be read yet.
     pub(super) fn late(&mut self, request: u64, why: String) {
         self.contents(|contents, _| contents.late(request, why));
+    }
+
+    /// What is needed by what is kept as it was.
+    pub(super) fn keep(&mut self, kept: &Arc<Kept>) {
+        self.contents(|contents, there| contents.keep(kept, there));
     }
 
     /// Asks about what objects refer to, and hands on the answer.

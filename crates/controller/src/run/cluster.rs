@@ -198,8 +198,14 @@ impl ClusterSetup {
         };
         let mut tasks: Vec<_> =
             records.start(place(RecordKind::Quarantine), place(RecordKind::Verdicts), &leading).into();
+        let mut watching =
+            watches::Options { scope: options.scope.clone(), metrics: metrics.watches.clone(), ..Default::default() };
         tasks.push(match trees {
-            Some(trees) => trees.start(place(RecordKind::Edition), Manners::CLUSTER, &leading),
+            Some(trees) => {
+                let needed = watch::Sender::new(None);
+                watching.kept = needed.subscribe();
+                trees.start_telling(place(RecordKind::Edition), Manners::CLUSTER, &leading, needed)
+            }
             None => {
                 let secrets = Secrets::new(reading.clone(), &options.namespace);
                 tokio::spawn(editions::end_epoch(secrets, leading.clone()))
@@ -213,8 +219,6 @@ impl ClusterSetup {
         }
         let statuses = sinks.statuses.clone();
         tasks.push(tokio::spawn(async move { statuses.run(writing).await }));
-        let watching =
-            watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(reading, watching, observed);
         ClusterTasks { tasks, leadership, sinks, _watches: watches, _watching_records: watching_records, thread }
     }

@@ -5,12 +5,15 @@
 //! written in the place of the one that whoever wanted that knew, and of no other.
 
 mod known;
+mod needs;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
+use cluster::watch::Kept;
 use futures::future::pending;
 use jiff::Timestamp;
 use records::{
@@ -27,7 +30,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use self::known::{Known, KnownHead, State};
+use self::{
+    known::{Known, KnownHead, State},
+    needs::Needs,
+};
 use crate::engine_task::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
 
 /// How long the place of records may take to answer.
@@ -71,7 +77,19 @@ pub(super) struct KeepingTrees {
 impl KeepingTrees {
     /// Begins in a place. It must be called within a tokio runtime.
     pub(super) fn start(self, store: impl Store, manners: Manners, leading: &watch::Receiver<bool>) -> JoinHandle<()> {
-        tokio::spawn(keep(store, manners, self.wants, leading.clone(), self.told))
+        // Of files all is read.
+        self.start_telling(store, manners, leading, watch::Sender::new(None))
+    }
+
+    /// The same where what editions need is to be read: `needed` is what that is, once it is known.
+    pub(super) fn start_telling(
+        self,
+        store: impl Store,
+        manners: Manners,
+        leading: &watch::Receiver<bool>,
+        needed: watch::Sender<Option<Arc<Kept>>>,
+    ) -> JoinHandle<()> {
+        tokio::spawn(keep(store, manners, self.wants, leading.clone(), self.told, Needs::new(needed)))
     }
 }
 
@@ -151,8 +169,9 @@ async fn keep(
     mut wants: watch::Receiver<Wants>,
     mut leads: watch::Receiver<bool>,
     told: mpsc::Sender<EditionEvent>,
+    needs: Needs,
 ) {
-    let mut keeper = Keeper::new(store, manners, told);
+    let mut keeper = Keeper::new(store, manners, told, needs);
     let started = Instant::now();
     let mut wait: Option<Duration> = None;
     loop {
@@ -192,6 +211,7 @@ struct Keeper<S> {
     store: Within<S>,
     manners: Manners,
     told: mpsc::Sender<EditionEvent>,
+    needs: Needs,
     known: Known,
     /// By the name of the record.
     attempts: BTreeMap<String, Attempt>,
@@ -210,11 +230,12 @@ struct Keeper<S> {
 }
 
 impl<S: Store> Keeper<S> {
-    fn new(store: S, manners: Manners, told: mpsc::Sender<EditionEvent>) -> Self {
+    fn new(store: S, manners: Manners, told: mpsc::Sender<EditionEvent>, needs: Needs) -> Self {
         Self {
             store: Within { store, timeout: TIMEOUT },
             manners,
             told,
+            needs,
             known: Known::default(),
             attempts: BTreeMap::new(),
             leads: false,
@@ -262,7 +283,7 @@ impl<S: Store> Keeper<S> {
                 self.is_stale = false;
                 if !self.was_read || self.failing.take().is_some() || !changed.is_empty() {
                     self.was_read = true;
-                    self.told.send(EditionEvent::Stored(Ok(changed))).await?;
+                    self.tell(changed).await?;
                 }
                 Ok(true)
             }
@@ -272,12 +293,33 @@ impl<S: Store> Keeper<S> {
                     tracing::warn!(why, "what is kept of trees cannot be read: nothing is served meanwhile");
                 } else if !self.was_read || self.failing.is_none() {
                     self.was_read = true;
+                    self.needs.tell();
                     self.told.send(EditionEvent::Stored(Err(why.clone()))).await?;
                 }
                 self.failing = Some(why);
                 Ok(false)
             }
         }
+    }
+
+    /// Tells what changed of what is stored. What it needs is read before it is served.
+    async fn tell(&mut self, changed: Vec<StoredEdition>) -> Result<(), Gone> {
+        let (readable, gone): (Vec<_>, Vec<_>) =
+            changed.iter().partition(|stored| matches!(stored.edition, Some(Ok(_))));
+        for stored in readable {
+            let edition = stored.edition.as_ref().and_then(|edition| edition.as_ref().ok());
+            self.needs.put(&stored.record, edition.map(|written| &written.edition));
+        }
+        self.needs.tell();
+        let gone: Vec<_> = gone.into_iter().map(|stored| stored.record.clone()).collect();
+        self.told.send(EditionEvent::Stored(Ok(changed))).await?;
+        for record in &gone {
+            self.needs.put(record, None);
+        }
+        if !gone.is_empty() {
+            self.needs.tell();
+        }
+        Ok(())
     }
 
     async fn write_all(&mut self, wants: &Wants) -> Result<Option<Instant>, Gone> {
@@ -300,7 +342,7 @@ impl<S: Store> Keeper<S> {
             let outcome = match written {
                 Ok(stored) => {
                     (attempt.done, attempt.again) = (wanted.number, None);
-                    self.told.send(EditionEvent::Stored(Ok(stored.into_iter().collect()))).await?;
+                    self.tell(stored.into_iter().collect()).await?;
                     Outcome::Stored
                 }
                 Err(WriteError::Stale | WriteError::Store(StoreError::Conflict)) => {

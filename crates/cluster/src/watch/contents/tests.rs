@@ -441,3 +441,40 @@ fn what_only_a_superseded_version_needed_is_let_go() {
     assert_eq!(scene.commands(), "4 a, 5 b, forget 4");
     assert_eq!(scene.arrived(5, &[secret("b", 1)]), "put Secret n/b, put Gateway n/g");
 }
+
+fn kept(secrets: &[&str]) -> Arc<Kept> {
+    let needed = |name: &&str| {
+        let id = ObjectId::new(Kind::Secret, "n", *name);
+        let keys = Keys::These(["tls.crt".into(), "tls.key".into()].into());
+        let references = vec![Reference { id, keys }];
+        let hash = std::array::from_fn(|at| name.as_bytes().get(at).copied().unwrap_or_default());
+        (hash, Arc::new(Requirements { references, selections: Vec::new() }))
+    };
+    Arc::new(secrets.iter().map(needed).collect())
+}
+
+#[test]
+fn what_is_needed_by_what_is_kept_is_read_whatever_objects_say() {
+    let mut scene = Scene::listed(&["s", "t"]);
+    assert_eq!(scene.gateway("g", 2, &["s"]), "");
+    assert_eq!(scene.commands(), "1 s");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g");
+    scene.0.keep(&kept(&["s", "t"]));
+    assert_eq!(scene.commands(), "2 t");
+    assert_eq!(scene.arrived(2, &[secret("t", 1)]), "put Secret n/t");
+    assert_eq!(scene.gateway("g", 3, &[]), "put Gateway n/g", "it is needed still");
+    scene.0.keep(&kept(&["t"]));
+    assert_eq!(scene.told(), "remove Secret n/s");
+    scene.0.keep(&kept(&[]));
+    assert_eq!(scene.told(), "remove Secret n/t");
+}
+
+#[test]
+fn secrets_are_synced_once_what_is_kept_has_those_that_it_needs() {
+    let mut scene = Scene::new();
+    scene.0.keep(&kept(&["s", "absent"]));
+    let list = vec![Event::ListStarted, put(Kind::Secret, &secret("s", 1)), Event::ListComplete];
+    assert_eq!(scene.read(Kind::Secret, list), "");
+    assert_eq!(scene.commands(), "1 s");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, synced Secret");
+}

@@ -87,7 +87,8 @@ impl Process {
         let (wants, wanted) = watch::channel(Wants::default());
         let (leads, leading) = watch::channel(leads);
         let (sender, told) = mpsc::channel(16);
-        tokio::spawn(keep(store, Manners::FOLDER, wanted, leading, sender));
+        let needs = Needs::new(watch::Sender::new(None));
+        tokio::spawn(keep(store, Manners::FOLDER, wanted, leading, sender, needs));
         Self { wants, leads, told, number: 0, stored: BTreeMap::new() }
     }
 
