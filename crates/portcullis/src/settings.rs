@@ -265,8 +265,9 @@ settings! {
     /// What becomes then of what no Envoy judges, though nobody is to blame who wrote it: it is sent (`Standard`), or waits (`Hold`).
     validation_when_unavailable: WhenUnavailable => validation.when_unavailable, "validation.whenUnavailable",
         "PORTCULLIS_VALIDATION_WHEN_UNAVAILABLE", "WHAT", "Standard", when_unavailable;
-    /// Whether `failureMode: FreezeConfig` of DelegationPolicies is heard: a tree of routes keeps its last good version. If not, it is
-    /// refused, as it is with `validation.level: Strict`, where this cannot be set yet.
+    /// Whether `FreezeConfig` is heard, as `failureMode` of DelegationPolicies and in the annotation `portcullis.dev/failure-mode` of
+    /// Gateways: a tree of routes, or what policies say of a Gateway, keeps its last good version. If not, it is refused, as it is with
+    /// `validation.level: Strict`, where this cannot be set yet.
     freeze_enabled: bool => freeze.enabled, "freeze.enabled", "PORTCULLIS_FREEZE_ENABLED", "BOOL", "false", switch;
     /// Bytes that the version of one tree may have as it is stored.
     freeze_max_tree_bytes: u64 => freeze.max_tree_bytes, "freeze.maxTreeBytes", "PORTCULLIS_FREEZE_MAX_TREE_BYTES", "BYTES",
