@@ -134,8 +134,7 @@ pub(super) fn encoded(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option
     let edge = &scope.get::<Config>(&())?.edge;
     if is_strict(scope) {
         let listener = cleared::served(scope, gateway, port)?;
-        let common = Common::new(gateway, &listener.head.config, edge);
-        let chains: Vec<_> = listener.chains.iter().map(|chain| common.chain(chain)).collect();
+        let chains = as_cleared(scope, &listener, port, edge);
         let closed = envoy::listener::closed(&listener.closed);
         let of_chains = engine::set_hash(chains.iter().map(Chain::hash));
         return Some(Ok(composed(&listener.head, edge, of_chains, [envoy::listener::chains(chains.iter())], &closed)));
@@ -152,6 +151,19 @@ pub(super) fn encoded(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option
     let closed = scope.get::<ClosedChains>(&at).filter(|_| head.over_tls);
     let closed = closed.as_deref().map_or(&[][..], |closed| closed);
     Some(Ok(composed(&head, edge, chains.set_hash(), pages, closed)))
+}
+
+/// The chains of a listener that was cleared. Those that are as their objects make them are encoded already.
+fn as_cleared(scope: &Scope<'_>, listener: &Listener, port: Port, edge: &Edge) -> Vec<Chain> {
+    let at = (listener.head.gateway.clone(), port);
+    let common = Common::new(&at.0, &listener.head.config, edge);
+    let is_as_now = scope.get::<ChainsAlike>(&at).is_some_and(|now| *now == common);
+    let now = is_as_now.then(|| scope.group::<FilterChains>(&at));
+    let encoded = |chain: &FilterChain| {
+        let chained = now.as_ref().and_then(|now| now.get(&chain.hostname)).filter(|now| now.chain == *chain);
+        chained.map_or_else(|| common.chain(chain), |chained| chained.encoded.clone())
+    };
+    listener.chains.iter().map(encoded).collect()
 }
 
 /// A listener of chains in pieces, and of chains that close what they are sent. The hostname of a chain, which is in its hash, says
