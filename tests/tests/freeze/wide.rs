@@ -108,6 +108,14 @@ impl World {
         .with_context(|| self.portcullis.log_tail())
     }
 
+    /// The edition from which the Gateway is served, by the word of its status.
+    async fn edition(&self) -> Result<String> {
+        let statuses = self.portcullis.snapshot().await?["statuses"].to_string();
+        let mut named = statuses.split("edition ").filter_map(|rest| rest.split_once(" is served"));
+        let (name, _) = named.find(|(name, _)| !name.contains(' ')).context("no edition is named")?;
+        Ok(name.to_owned())
+    }
+
     async fn ends_well(mut self) -> Result<()> {
         self.portcullis.was_never_refused().await?;
         self.portcullis.check()?;
@@ -184,5 +192,10 @@ async fn what_goes_from_a_gateway_goes_at_once_and_what_is_over_stays_over() -> 
     world.is_guarded("").await?;
     world.portcullis.write("gateway.yaml", &gateway(http, FREEZE))?;
     world.is_guarded("3").await?;
+    world.portcullis.write("policies.yaml", &(keys("good") + &broken))?;
+    world.says("Gateway", "\"PoliciesBroken\"").await?;
+    world.is_guarded("3").await?;
+    world.portcullis.write("gateway.yaml", &by_hand("thaw", &world.edition().await?))?;
+    world.answers("right", 500, "").await?;
     world.ends_well().await
 }
