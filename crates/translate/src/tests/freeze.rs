@@ -40,6 +40,16 @@ impl Keeper {
         keeper
     }
 
+    /// Has a row panic, and settles. Whether it did: of some somebody looks whether they exist, and nobody demands that they do.
+    fn fails_at(&mut self, table: &str, key: &str) -> bool {
+        self.scene.0.fail_at(table, key);
+        let fails = !self.scene.0.settle().faults.is_empty();
+        if !fails {
+            self.scene.0.fail_no_more(table, key);
+        }
+        fails
+    }
+
     fn keep(&mut self) {
         loop {
             let trees = self.scene.0.take_roots();
