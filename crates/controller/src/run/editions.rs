@@ -304,14 +304,14 @@ impl<S: Store> Keeper<S> {
 
     /// Tells what changed of what is stored. What it needs is read before it is served.
     async fn tell(&mut self, changed: Vec<StoredEdition>) -> Result<(), Gone> {
-        let (readable, gone): (Vec<_>, Vec<_>) =
-            changed.iter().partition(|stored| matches!(stored.edition, Some(Ok(_))));
-        for stored in readable {
-            let edition = stored.edition.as_ref().and_then(|edition| edition.as_ref().ok());
-            self.needs.put(&stored.record, edition.map(|written| &written.edition));
+        let mut gone = Vec::new();
+        for StoredEdition { record, edition } in &changed {
+            match edition {
+                Some(Ok(written)) => self.needs.put(record, Some(&written.edition)),
+                _ => gone.push(record.clone()),
+            }
         }
         self.needs.tell();
-        let gone: Vec<_> = gone.into_iter().map(|stored| stored.record.clone()).collect();
         self.told.send(EditionEvent::Stored(Ok(changed))).await?;
         for record in &gone {
             self.needs.put(record, None);
