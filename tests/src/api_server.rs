@@ -3,14 +3,15 @@
 //! There is no controller manager and no node: no default `ServiceAccounts`, no garbage collection, no deletion of
 //! namespaces, and pods are objects that nobody runs. RBAC is on, and tokens of `ServiceAccounts` are real.
 //!
-//! Most tests share one server ([`ApiServer::shared`]) and have a namespace each ([`ApiServer::namespace`]). A test that
-//! stops the server, or that needs other CRDs than the rest of its binary, starts its own. Starting takes some seconds
-//! and 700 MB. `PORTCULLIS_KEEP_LOGS=1` keeps the folder with the logs, and so does a panic.
+//! Most tests share one server ([`ApiServer::shared`]) and have a namespace each ([`ApiServer::namespace`]). Those that
+//! stop or freeze theirs share another one, which they have in turn ([`ApiServer::in_turn`]). A test that needs other CRDs
+//! than the rest of its binary starts its own. Starting takes some seconds and 700 MB. `PORTCULLIS_KEEP_LOGS=1` keeps the folder with the logs, and so does a panic.
 
 mod guardian;
 mod identity;
 mod middleman;
 mod objects;
+mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +29,7 @@ use self::guardian::Guardian;
 use self::identity::{Authority, FILES};
 pub use self::middleman::{Exchange, Middleman, Verdict};
 pub use self::objects::{Channel, gateway_api_folder, loose_crd};
+pub use self::turn::Turn;
 use crate::client::{self, Request, Target};
 use crate::ports::free_port;
 use crate::process::{Process, freeze, root, thaw};
@@ -62,12 +64,19 @@ impl ApiServer {
     /// The server that all tests of this binary share, with the CRDs of Gateway API's experimental channel and our own.
     /// It is started for the first who asks.
     pub async fn shared() -> Result<&'static Self> {
-        let start = async || {
-            let server = Self::start().await?;
-            server.apply_crds(Channel::Experimental).await?;
-            Ok(server)
-        };
-        SHARED.get_or_try_init(start).await
+        SHARED.get_or_try_init(Self::start_with_crds).await
+    }
+
+    /// A server with the same CRDs that tests of this binary have one after the other, so that each may stop, kill or freeze
+    /// it. It runs when a test gets it.
+    pub async fn in_turn() -> Result<Turn> {
+        Turn::take().await
+    }
+
+    async fn start_with_crds() -> Result<Self> {
+        let server = Self::start().await?;
+        server.apply_crds(Channel::Experimental).await?;
+        Ok(server)
     }
 
     /// Starts a server of one's own and waits until it is ready. It has no CRDs.
@@ -186,6 +195,14 @@ impl ApiServer {
     /// Lets a frozen API server go on.
     pub async fn thaw(&self) -> Result<()> {
         thaw(self.api_server_id()?).await
+    }
+
+    /// Has the API server run, whether it was frozen, or stopped, or killed.
+    async fn recover(&mut self) -> Result<()> {
+        match self.process {
+            Some(_) => self.thaw().await,
+            None => self.launch().await,
+        }
     }
 
     fn api_server_id(&self) -> Result<u32> {

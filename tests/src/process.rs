@@ -210,7 +210,8 @@ impl Process {
 
     /// Ends the program without asking it, and waits until it has ended.
     pub async fn kill(&mut self) -> Result<()> {
-        Ok(self.child.kill().await?)
+        self.child.start_kill()?;
+        self.wait().await.map(drop)
     }
 
     /// Asks the program to end, as an init system would, and waits until it has.
@@ -218,13 +219,24 @@ impl Process {
         if let Some(id) = self.child.id() {
             signal("TERM", id).await?;
         }
-        Ok(self.child.wait().await?)
+        self.wait().await
     }
 
     /// Waits until the program ends by itself.
     pub async fn ended(&mut self) -> Result<std::process::ExitStatus> {
-        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
-        Ok(ended.with_context(|| format!("{} goes on\n{}", self.name, self.log_tail()))??)
+        let ended = tokio::time::timeout(TIMEOUT, self.wait()).await;
+        ended.with_context(|| format!("{} goes on\n{}", self.name, self.log_tail()))?
+    }
+
+    /// Looks until the program has ended. [`Child::wait`] would be told, but only by the runtime that started the program, which
+    /// may be that of another test.
+    async fn wait(&mut self) -> Result<std::process::ExitStatus> {
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => return Ok(status),
+                None => tokio::time::sleep(POLL_INTERVAL).await,
+            }
+        }
     }
 
     /// The ids of the processes that the program has started.

@@ -461,7 +461,7 @@ async fn what_somebody_deletes_is_made_again_where_all_namespaces_are_read() -> 
 
 #[tokio::test]
 async fn what_happened_while_the_watch_was_cut_is_put_right_too() -> Result<()> {
-    let mut server = ApiServer::start().await?;
+    let mut server = ApiServer::in_turn().await?;
     let namespace = server.namespace().await?;
     let scene = Scene::in_namespace(server.client().await?, namespace);
     scene.desire(&scene.plan())?;
@@ -584,7 +584,7 @@ async fn replicas_that_are_no_longer_ours_to_say_stay_as_they_are() -> Result<()
 
 #[tokio::test]
 async fn an_api_server_that_is_away_is_waited_for() -> Result<()> {
-    let mut server = ApiServer::start().await?;
+    let mut server = ApiServer::in_turn().await?;
     let namespace = server.namespace().await?;
     let scene = Scene::in_namespace(server.client().await?, namespace);
     scene.settled().await?;

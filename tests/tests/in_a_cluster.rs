@@ -76,8 +76,7 @@ async fn what_runs_proxies_is_put_right_and_metrics_tell_what_goes_on() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()> {
-    let mut server = ApiServer::start().await?;
-    server.apply_crds(portcullis_tests::api_server::Channel::Experimental).await?;
+    let mut server = ApiServer::in_turn().await?;
     let world = World::new(&server).await?;
     world.apply_gateway("edge").await?;
     world.apply(&world.answering_route("hello", "edge", "/hello", 301)).await?;

@@ -162,7 +162,7 @@ async fn a_lease_that_is_relabelled_or_deleted_stays_with_its_holder() -> Result
 
 #[tokio::test]
 async fn a_leader_whose_api_server_goes_away_stops_to_lead_and_goes_on_to_run() -> Result<()> {
-    let mut server = ApiServer::start().await?;
+    let mut server = ApiServer::in_turn().await?;
     let namespace = server.namespace().await?;
     let mut first = Replica::start(&server, &namespace, "first", Duration::from_secs(3)).await?;
     first.until(true).await?;

@@ -361,8 +361,7 @@ subjects: [{kind: ServiceAccount, name: writer}]
 
 #[tokio::test]
 async fn an_api_server_that_was_away_gets_what_is_desired_then() -> Result<()> {
-    let mut server = ApiServer::start().await?;
-    server.apply_crds(Channel::Experimental).await?;
+    let mut server = ApiServer::in_turn().await?;
     let namespace = server.namespace().await?;
     let routes = routes(&server, &namespace).await?;
     for n in 0..50 {

@@ -241,7 +241,7 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
 
 #[tokio::test]
 async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_is_still_there() -> Result<()> {
-    let mut server = ApiServer::start().await?;
+    let mut server = ApiServer::in_turn().await?;
     let proxy = Proxy::start(address(&server)?).await?;
     let services: Api<Service> = Api::namespaced(server.client().await?, "default");
     for name in ["changed", "deleted", "kept"] {
@@ -274,7 +274,7 @@ async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_i
 
 #[tokio::test]
 async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Result<()> {
-    let server = ApiServer::start().await?;
+    let server = ApiServer::in_turn().await?;
     let proxy = Proxy::start(address(&server)?).await?;
     let services: Api<Service> = Api::namespaced(server.client().await?, "default");
     let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;

@@ -248,7 +248,7 @@ async fn a_proxy_says_nothing_to_who_is_not_its_controller() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_does_not_answer_who_is_known_is_served() -> Result<()> {
-    let api = ApiServer::start().await?;
+    let api = ApiServer::in_turn().await?;
     let mut world = World::new(&api).await?;
     let edge = world.gateway("edge");
     let unknown = world.token(EDGE).await?;

@@ -41,7 +41,7 @@ impl<T> Chunks<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten()
+        (0..self.len).map(|index| &self[index])
     }
 }
 

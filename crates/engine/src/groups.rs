@@ -3,7 +3,6 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -16,6 +15,7 @@ use crate::misses::Miss;
 use crate::node::{NodeId, Place, Row};
 use crate::pages::{Content, View};
 use crate::rows::Rows;
+use crate::sort::sort_by;
 use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Group;
 
@@ -42,8 +42,8 @@ struct Data<G: Group> {
     staged: Vec<Staged<G>>,
     /// Where each emitter's entries stand, in order.
     emitted: HashMap<NodeId, Spots<G>, RandomState>,
-    /// What has been emitted and withdrawn in this batch, by the depth of the group.
-    ops: BTreeMap<u32, Vec<Op<G>>>,
+    /// What has been emitted and withdrawn in this batch, by the depth of the group, the least last.
+    ops: Vec<(u32, Vec<Op<G>>)>,
     /// Entries that wait behind another emitter's entry with the same sort key.
     contested: HashMap<(Row, G::Sort), Holders<G>, RandomState>,
     counts: Counts,
@@ -58,7 +58,11 @@ impl Core {
 impl<G: Group> Data<G> {
     fn push(&mut self, op: Op<G>) {
         let depth = G::depth(&self.rows.slot(op.row).key);
-        self.ops.entry(depth).or_default().push(op);
+        let at = self.ops.partition_point(|(other, _)| *other > depth);
+        match self.ops.get_mut(at) {
+            Some((same, ops)) if *same == depth => ops.push(op),
+            _ => self.ops.insert(at, (depth, vec![op])),
+        }
     }
 
     /// From now on the entries of an emitter stand where these do, which are sorted. What stands elsewhere is withdrawn.
@@ -102,7 +106,7 @@ impl<G: Group> GroupStore<G> {
                 rows: Rows::default(),
                 staged: Vec::new(),
                 emitted: HashMap::default(),
-                ops: BTreeMap::new(),
+                ops: Vec::new(),
                 contested: HashMap::default(),
                 counts: Counts::default(),
             }),
@@ -178,7 +182,7 @@ impl<G: Group> GroupStore<G> {
             }
         }
         if holders.len() > 1 {
-            holders.sort_by(|a, b| core.compare(a.0, b.0));
+            sort_by(&mut holders, |a, b| core.compare(a.0, b.0));
             data.contested.insert((row, sort.clone()), holders.drain(1..).collect());
         }
         let content = &mut data.rows.slot_mut(row).payload;
@@ -213,14 +217,14 @@ impl<G: Group> Store for GroupStore<G> {
     }
 
     fn pending(&self) -> Option<u32> {
-        self.data.borrow().ops.first_key_value().map(|(depth, _)| *depth)
+        self.data.borrow().ops.last().map(|(depth, _)| *depth)
     }
 
     fn open(&self, core: &Core, depth: u32) {
         let data = &mut *self.data.borrow_mut();
-        let Some(mut ops) = data.ops.remove(&depth) else { return };
+        let Some((_, mut ops)) = data.ops.pop_if(|(least, _)| *least == depth) else { return };
         // Stable: the later of two operations of one emitter on one key counts.
-        ops.sort_by(|a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
+        sort_by(&mut ops, |a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
         let mut ops = ops.into_iter().peekable();
         while let Some(Op { row, sort, emitter, entry }) = ops.next() {
             let further = std::iter::from_fn(|| ops.next_if(|op| op.row == row && op.sort == sort));
@@ -253,7 +257,7 @@ impl<G: Group> Store for GroupStore<G> {
         core.graph.borrow_mut().set_busy(self.place);
         let data = &mut *self.data.borrow_mut();
         let mut staged = std::mem::take(&mut data.staged);
-        staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        sort_by(&mut staged, |a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let any = !staged.is_empty();
         data.set_spots(emitter, &staged);
         for Staged(row, sort, entry) in staged.drain(..) {

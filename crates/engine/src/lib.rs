@@ -199,6 +199,7 @@ mod pages;
 mod rows;
 mod scope;
 mod set_hash;
+mod sort;
 mod stats;
 mod store;
 mod table;

@@ -107,7 +107,9 @@ impl<K: Key, P> Rows<K, P> {
         let (node, payload) = make(row);
         self.slots[row as usize] = Some(Slot { key: key.clone(), node, payload });
         let Self { index, hasher, slots, .. } = self;
-        index.insert_unique(hash, row, |row| hasher.hash_one(&slots[*row as usize].as_ref().expect(USED).key));
+        // Borrowed as it is, so that growing is compiled once and not for each type of key.
+        let hash_of: &dyn Fn(&Row) -> u64 = &|row| hasher.hash_one(&slots[*row as usize].as_ref().expect(USED).key);
+        index.insert_unique(hash, row, hash_of);
         Ok(row)
     }
 
@@ -123,6 +125,6 @@ impl<K: Key, P> Rows<K, P> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K, P>> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter_map(Option::as_ref)
     }
 }

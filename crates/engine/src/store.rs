@@ -16,6 +16,7 @@ use crate::misses::Miss;
 use crate::node::{NodeId, Place, Row};
 use crate::rows::Rows;
 use crate::scope::{Computed, Emitter, Trouble};
+use crate::sort::sort_by;
 use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Table;
 
@@ -164,7 +165,7 @@ impl<T: Table> TableStore<T> {
         let data = self.data.borrow();
         let present = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), slot.payload.now.clone()?)));
         let mut rows: Vec<_> = present.collect();
-        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        sort_by(&mut rows, |a, b| a.0.cmp(&b.0));
         rows
     }
 
@@ -177,7 +178,7 @@ impl<T: Table> TableStore<T> {
         let data = self.data.borrow();
         let poisoned = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), faults.poison(slot.node)?.clone())));
         let mut rows: Vec<_> = poisoned.collect();
-        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        sort_by(&mut rows, |a, b| a.0.cmp(&b.0));
         rows
     }
 
@@ -224,7 +225,7 @@ impl<T: Table> TableStore<T> {
             now.map(|now| &**now) != old.as_deref()
         };
         let mut keys: Vec<_> = taken.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
-        keys.sort_unstable();
+        sort_by(&mut keys, Ord::cmp);
         keys
     }
 
