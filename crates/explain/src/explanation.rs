@@ -30,6 +30,10 @@ pub struct Explanation {
     /// The way there, the root first and the leaf last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<Link>,
+    /// Why what is served is not what is there now, where it is the last good version: of the tree of routes, and of the
+    /// policies of the Gateway.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<Finding>,
     /// The routes on the way that are not in force as they are written, since this program fails on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set_aside: Vec<Finding>,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use ir::Problem;
+use ir::{Problem, RootId};
 use serde::Serialize;
-use translate::inspect::Fault;
+use translate::{FreezeTold, inspect::Fault};
 
 /// One thing that is wrong, and the object whose owner can mend it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +25,12 @@ impl Finding {
     pub(crate) fn problem(object: &str, problem: &Problem) -> Self {
         let Problem { reason, field, message, .. } = problem;
         Self { object: object.into(), reason: reason.as_str(), field: field.clone(), message: message.clone() }
+    }
+
+    /// Why another version is served of what belongs to a root than that of now.
+    pub(crate) fn frozen(root: &RootId, told: &FreezeTold) -> Self {
+        let FreezeTold { reason, message, .. } = told;
+        Self { object: root.to_string(), reason: reason.as_str(), field: String::new(), message: message.to_string() }
     }
 
     /// Of an object: `HTTPRoute NAMESPACE/NAME`.

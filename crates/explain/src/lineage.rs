@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use api::ObjectId;
-use ir::{Problem, backend::Destination, route::RuleSpec};
-use translate::inspect::{Delegation, Fault, ServedRule, WideUnits};
+use ir::{Problem, RootId, backend::Destination, route::RuleSpec};
+use translate::{
+    FreezeTold,
+    inspect::{Delegation, Fault, ServedRule, WideUnits},
+};
 
 /// What the translator knows of a route and of those above it. Shared with it.
 #[derive(Default)]
@@ -15,6 +18,8 @@ pub struct Lineage {
     pub(crate) wide: Option<WideUnits>,
     /// From the leaf's parent upwards.
     pub(crate) above: Vec<Ancestor>,
+    /// The roots of which another version is served than that of now: that of the tree, and the Gateway with its policies.
+    pub(crate) frozen: Vec<(RootId, Arc<FreezeTold>)>,
     /// The routes on the way that are set aside.
     pub(crate) set_aside: Vec<(ObjectId, Problem)>,
     /// The leaf's rule as it is written.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use envoy::{route::GuardedMatch, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{Chain, Hostname, ListenerId, NsName, Problem};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, RootId};
 use translate::{
     Translator,
     inspect::{Delegation, EnvoyRoutes, Inspector, ServedRule},
@@ -84,6 +84,7 @@ impl Query {
             virtual_host: None,
             leaf: None,
             chain: Vec::new(),
+            frozen: Vec::new(),
             set_aside: Vec::new(),
             outcome: Outcome::Misdirected,
             effects: Vec::new(),
@@ -119,8 +120,12 @@ impl Matched {
         let served = tables.rule_at(chain, rule, listener);
         let on_the_way = chain.upwards().map(|chain| object_id(chain.route()));
         let set_aside = on_the_way.filter_map(|id| translator.set_aside(&id).map(|problem| (id, problem)));
+        let of_tree = chain.top().edition.as_deref().cloned();
+        let roots = of_tree.into_iter().chain([RootId::Gateway(listener.gateway.clone())]);
+        let frozen = roots.filter_map(|root| tables.frozen(&root).map(|told| (root, told)));
         Lineage {
             above: above.collect(),
+            frozen: frozen.collect(),
             set_aside: set_aside.collect(),
             written: tables.written_rule(chain.route(), rule),
             connections: served.as_ref().map(|rule| tables.connections(rule)).unwrap_or_default(),
@@ -140,6 +145,7 @@ impl Matched {
                 let sent = Sent::new(&request, &target);
                 explanation.leaf = Some(winner.leaf());
                 explanation.chain = links(lineage, &winner, &sent);
+                explanation.frozen = lineage.frozen.iter().map(|(root, told)| Finding::frozen(root, told)).collect();
                 let set_aside = lineage.set_aside.iter();
                 explanation.set_aside =
                     set_aside.map(|(id, problem)| Finding::problem(&id.to_string(), problem)).collect();

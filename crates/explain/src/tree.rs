@@ -6,11 +6,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::ObjectId;
-use ir::{Hostname, RouteId, listener::ListenerProtocol, matching::Origin};
+use ir::{Hostname, RootId, RouteId, listener::ListenerProtocol, matching::Origin};
 use serde::Serialize;
 use translate::{
     Translator,
-    inspect::{AttachedRoute, Delegation, ServedRule, Serving, published_unasked},
+    inspect::{AttachedRoute, Delegation, ServedRule, Serving, WideUnit, WideUnits, published_unasked},
 };
 
 use crate::{
@@ -41,6 +41,12 @@ pub struct Gateway {
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Finding>,
+    /// What is wrong with its policies, and why they are not those of now, where their last good version is served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Finding>,
+    /// Whose fields of policies hold for all of its routes that say nothing of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wide: Vec<Held>,
     /// In the order of its spec.
     pub listeners: Vec<Listener>,
     /// HTTPRoutes that name it as a parent and are attached to none of its listeners, with the reason.
@@ -68,6 +74,12 @@ pub struct Listener {
     /// The policies that say how it takes connections and requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<ListenerWord>,
+    /// What is wrong with its policies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Finding>,
+    /// The same as of its Gateway, where that is otherwise here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wide: Vec<Held>,
     /// The root routes, sorted by name.
     pub routes: Vec<Root>,
 }
@@ -141,7 +153,8 @@ pub struct Rule {
     pub references: Vec<Reference>,
 }
 
-/// A field of policies on a rule, on those above it or, where it is part of a route's action, on where it is served.
+/// A field of policies on a rule, on those above it or, where it is part of a route's action, on where it is served; or of
+/// policies on a Gateway or a listener.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
     /// The field.
@@ -198,35 +211,43 @@ impl Rows {
     /// The tree of these rows: each is read and put into words, which takes several times as long as to take them.
     pub fn tree(&self) -> Tree {
         let mut nodes = BTreeMap::new();
-        let gateways = self.gateways.iter().map(|GatewayRows { gateway, roots, detached }| {
-            let object = format!("Gateway {}", gateway.name);
-            let listeners = gateway.listeners.iter().zip(roots).map(|(listener, roots)| {
-                let routes = roots.iter().map(|(attached, root, superseded)| Root {
-                    superseded: superseded.iter().map(Hostname::domain).collect(),
-                    hostnames: attached.hostnames(&listener.id).map(Hostname::domain).collect(),
-                    route: nodes.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
+        let gateways =
+            self.gateways.iter().map(|GatewayRows { gateway, frozen, broken, wide, listeners, detached }| {
+                let object = format!("Gateway {}", gateway.name);
+                let of_gateway = wide_held(wide.as_ref());
+                let listeners = gateway.listeners.iter().zip(listeners).map(|(listener, rows)| {
+                    let object = listener.id.parent().to_string();
+                    let fault = |fault: &_| Finding::fault(&object, fault);
+                    let routes = rows.roots.iter().map(|(attached, root, superseded)| Root {
+                        superseded: superseded.iter().map(Hostname::domain).collect(),
+                        hostnames: attached.hostnames(&listener.id).map(Hostname::domain).collect(),
+                        route: nodes.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
+                    });
+                    let mut own = wide_held(rows.wide.as_ref());
+                    own.retain(|held| !of_gateway.contains(held));
+                    Listener {
+                        name: listener.id.name.to_string(),
+                        port: listener.port,
+                        protocol: listener.protocol.map_or("", ListenerProtocol::name),
+                        hostname: listener.hostname.domain(),
+                        refused: listener.withheld.as_ref().map(fault),
+                        clients: ClientsWord::of(listener),
+                        policies: ListenerWord::all(listener),
+                        problems: rows.broken.iter().map(|broken| fault(broken)).collect(),
+                        wide: own,
+                        routes: routes.collect(),
+                    }
                 });
-                Listener {
-                    name: listener.id.name.to_string(),
-                    port: listener.port,
-                    protocol: listener.protocol.map_or("", ListenerProtocol::name),
-                    hostname: listener.hostname.domain(),
-                    refused: listener
-                        .withheld
-                        .as_ref()
-                        .map(|fault| Finding::fault(&listener.id.parent().to_string(), fault)),
-                    clients: ClientsWord::of(listener),
-                    policies: ListenerWord::all(listener),
-                    routes: routes.collect(),
+                let frozen = frozen.iter().map(|told| Finding::frozen(&RootId::Gateway(gateway.name.clone()), told));
+                Gateway {
+                    gateway: gateway.name.to_string(),
+                    refused: gateway.refused.as_ref().map(|fault| Finding::fault(&object, fault)),
+                    problems: frozen.chain(broken.iter().map(|fault| Finding::fault(&object, fault))).collect(),
+                    listeners: listeners.collect(),
+                    wide: of_gateway,
+                    detached: detached.iter().map(|(route, fault)| Finding::fault(&route.to_string(), fault)).collect(),
                 }
             });
-            Gateway {
-                gateway: gateway.name.to_string(),
-                refused: gateway.refused.as_ref().map(|fault| Finding::fault(&object, fault)),
-                listeners: listeners.collect(),
-                detached: detached.iter().map(|(route, fault)| Finding::fault(&route.to_string(), fault)).collect(),
-            }
-        });
         Tree { gateways: gateways.collect() }
     }
 }
@@ -237,9 +258,11 @@ fn node(rows: &NodeRows) -> Node {
     let object = route.to_string();
     let (problems, fault, left_out): (Vec<_>, _, _) = match &rows.head {
         // What is wrong with all of its rules is told at each of them.
-        Head::Root { attached, fault } => {
+        Head::Root { attached, fault, frozen } => {
+            let frozen = frozen.iter().map(|told| Finding::frozen(&route.root(), told));
             let problems = attached.iter().flat_map(AttachedRoute::problems);
-            (problems.map(|problem| Finding::problem(&object, problem)).collect(), fault.is_some(), &[][..])
+            let problems = frozen.chain(problems.map(|problem| Finding::problem(&object, problem)));
+            (problems.collect(), fault.is_some(), &[][..])
         }
         Head::Child(state) => {
             let faults = state.fault().into_iter().chain(state.excess()).map(|fault| Finding::fault(&object, fault));
@@ -316,6 +339,18 @@ fn held(rule: &ServedRule) -> Vec<Held> {
         let (from, overridden) = rule.policies(what);
         let names = |policies: Vec<&ObjectId>| policies.into_iter().map(ToString::to_string).collect();
         Held { what, from: names(from), overridden: names(overridden), by: rule.words(what) }
+    });
+    held.collect()
+}
+
+/// Whose fields of policies hold for all routes of a Gateway, or of a listener.
+fn wide_held(wide: Option<&WideUnits>) -> Vec<Held> {
+    let names = |policies: Vec<&ObjectId>| policies.into_iter().map(ToString::to_string).collect();
+    let held = wide.into_iter().flat_map(WideUnits::all).map(|WideUnit { field, from, overridden, words }| Held {
+        what: field,
+        from: names(from),
+        overridden: names(overridden),
+        by: words,
     });
     held.collect()
 }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller::run::Bind;
-use ir::NsName;
+use ir::{NsName, RootId};
 
 use crate::{
     cluster_args::{ApiServerArgs, ClusterArgs},
@@ -136,9 +136,10 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// The tree of this root alone, as it is kept: its last good version, on what else there is now.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway, conflicts_with = "address")]
-    pub(crate) edition: Option<NsName>,
+    /// What is kept of this root alone, its last good version, on what else there is now: the tree of a route,
+    /// NAMESPACE/NAME, or a Gateway with its policies, Gateway/NAMESPACE/NAME.
+    #[arg(long, value_name = "ROOT", value_parser = root, conflicts_with = "address")]
+    pub(crate) edition: Option<RootId>,
     /// The folder in which a controller without a cluster keeps it, as its own --state; else a cluster is asked.
     #[arg(long, value_name = "DIR", requires = "edition")]
     pub(crate) state: Option<PathBuf>,
@@ -419,6 +420,15 @@ fn gateway(text: &str) -> Result<NsName, String> {
     }
 }
 
+/// As `records editions` lists it.
+fn root(text: &str) -> Result<RootId, String> {
+    let is_root = |name| gateway(name).map_err(|_| "must be NAMESPACE/NAME or Gateway/NAMESPACE/NAME".into());
+    match text.strip_prefix("Gateway/") {
+        Some(name) => is_root(name).map(RootId::Gateway),
+        None => is_root(text).map(RootId::Route),
+    }
+}
+
 fn unix_socket(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Bind::Unix(path) => Ok(path),
@@ -444,10 +454,15 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_has_a_namespace_and_a_name() {
+    fn a_gateway_has_a_namespace_and_a_name_and_so_has_a_root() {
         assert_eq!(gateway("infra/edge"), Ok(NsName::new("infra", "edge")));
         for text in ["", "edge", "/edge", "infra/", "a/b/c", "Infra/edge", "infra/ed ge"] {
             assert!(gateway(text).is_err(), "{text}");
+        }
+        assert_eq!(root("apps/shop"), Ok(RootId::Route(NsName::new("apps", "shop"))));
+        assert_eq!(root("Gateway/infra/edge"), Ok(RootId::Gateway(NsName::new("infra", "edge"))));
+        for text in ["shop", "Gateway/edge", "gateway/infra/edge", "HTTPRoute/apps/shop"] {
+            assert!(root(text).is_err(), "{text}");
         }
         let name = |namespace: Option<&str>| GatewayName { namespace: namespace.map(Into::into), name: "edge".into() };
         assert_eq!(gateway_of_any_namespace("infra/edge"), Ok(name(Some("infra"))));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use engine::{Engine, View};
 use envoy::bytes::Row;
 use ir::{
-    Chain, Hostname, ListenerId, Problem, RouteId,
+    Chain, Hostname, ListenerId, Problem, RootId, RouteId, RouteKind,
     matching::Precedence,
     route::{Head, RuleSpec},
 };
@@ -25,7 +25,8 @@ use crate::{
     host::RoutesAt,
     tables::{
         attachment::{Attached, Attachment, Unacceptable},
-        edition::{FreezingOf, ServedFrom},
+        edition::{FreezeTold, FreezingOf, ServedFrom, WideFreezing},
+        input::{FrozenTold, root_object},
         route::{RouteHead, RouteRule},
     },
 };
@@ -35,7 +36,7 @@ pub use crate::{
 };
 pub use delegation::{Child, ChildState, Delegation, MergedMatch, provenance};
 pub use listener::{Gateway, Listener};
-pub use rule::{ServedRule, WideUnits};
+pub use rule::{ServedRule, WideUnit, WideUnits};
 pub use sent::Sent;
 pub use stream::StreamPlace;
 
@@ -81,6 +82,21 @@ impl Inspector<'_> {
     pub fn is_kept(self, root: &RouteId) -> bool {
         let is_root = root.edition.is_none() && root.kind.delegates();
         is_root && self.engine.get::<FreezingOf>(root).is_some_and(|from| *from == ServedFrom::Edition)
+    }
+
+    /// Whether what belongs to a root is served from what is kept of it: a tree of routes, or the policies of a Gateway.
+    pub fn is_from_edition(self, root: &RootId) -> bool {
+        match root {
+            RootId::Route(name) => self.is_kept(&RouteId::new(RouteKind::HttpRoute, name.clone())),
+            RootId::Gateway(name) => {
+                self.engine.get::<WideFreezing>(name).is_some_and(|from| *from == ServedFrom::Edition)
+            }
+        }
+    }
+
+    /// What the owner of a root is told where another version is served of what belongs to it than that of now.
+    pub fn frozen(self, root: &RootId) -> Option<Arc<FreezeTold>> {
+        self.engine.get::<FrozenTold>(&root_object(root)).filter(|told| told.is_frozen)
     }
 
     /// Why no rule of a route at a Gateway does what it says; none where one does.

@@ -144,6 +144,26 @@ async fn policies_of_a_gateway_that_break_guard_as_they_did_across_a_crash_until
     let state = place.state().to_string_lossy().into_owned();
     let shown = run(&["records", "editions", "show", "Gateway/infra/gateway", "--state", &state]).await?;
     ensure!(shown.contains("TrafficPolicy infra/keys") && shown.contains("Gateway infra/gateway"), "{shown}");
+    let files = world.portcullis.files().to_string_lossy().into_owned();
+    let now = run(&["tree", "-f", &files]).await?;
+    ensure!(now.contains("  ! GatewayReplaced: TrafficPolicy infra/keys is not valid"), "{now}");
+    let kept = run(&["tree", "-f", &files, "--edition", "Gateway/infra/gateway", "--state", &state]).await?;
+    for line in [
+        "Gateway infra/gateway\n  apiKeyAuth, from TrafficPolicy infra/keys\n",
+        "    headerModifiers, from TrafficPolicy infra/header\n    HTTPRoute infra/route for a.example\n",
+    ] {
+        ensure!(kept.contains(line), "{line} in {kept}");
+    }
+    let address = world.portcullis.admin_address().to_string();
+    let url = format!("http://a.example:{}/", world.http.address.port());
+    let asked = ["--address", &address];
+    let explained = run(&[&["explain", "--gateway", "infra/gateway", &url][..], &asked].concat()).await?;
+    for text in [run(&[&["tree"][..], &asked].concat()).await?, explained] {
+        let why = "since the set of its policies as it is now is broken: TrafficPolicy infra/keys spec.apiKeyAuth";
+        let frozen = text.lines().find(|line| line.contains(why) && line.ends_with("(Gateway infra/gateway)"));
+        ensure!(frozen.is_some_and(|line| line.contains("! PoliciesBroken: edition ")), "{text}");
+        ensure!(text.contains("from TrafficPolicy infra/keys"), "{text}");
+    }
     world.portcullis.write("secrets.yaml", &(secret("good", "old") + &secret("bad", "right")))?;
     world.says("Gateway", "\"Committed\"").await?;
     world.is_guarded("2").await?;

@@ -14,6 +14,7 @@ impl fmt::Display for Explanation {
             listener,
             virtual_host,
             chain,
+            frozen,
             set_aside,
             outcome,
             effects,
@@ -44,7 +45,7 @@ impl fmt::Display for Explanation {
             let selects = selects.as_ref().map(|selects| format!(" -> {selects}")).unwrap_or_default();
             writeln!(f, "{head:<11}{:depth$}{route} rule {rule}{name}: {written}{selects}", "", depth = 2 * depth)?;
         }
-        set_aside.iter().try_for_each(|finding| writeln!(f, "           ! {finding}"))?;
+        frozen.iter().chain(set_aside).try_for_each(|finding| writeln!(f, "           ! {finding}"))?;
         for Effect { what, value, from, overridden, by } in effects {
             writeln!(f, "           {what}: {value}{}", whose(from, overridden, by))?;
         }

@@ -5,10 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, RouteId, backend::Destination, route::RuleSpec};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, RootId, RouteId, backend::Destination, route::RuleSpec};
 use translate::{
-    Translator,
-    inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
+    FreezeTold, Translator,
+    inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving, WideUnits},
 };
 
 use super::State;
@@ -22,10 +22,25 @@ pub struct Rows {
 
 pub(super) struct GatewayRows {
     pub(super) gateway: Gateway,
-    /// The root routes of each of its listeners, sorted by name.
-    pub(super) roots: Vec<Vec<RootRows>>,
+    /// What its owner is told where its policies are not those of now.
+    pub(super) frozen: Option<Arc<FreezeTold>>,
+    /// Why all of it answers by itself.
+    pub(super) broken: Option<Arc<Fault>>,
+    /// What its policies say for all routes.
+    pub(super) wide: Option<WideUnits>,
+    /// Of each of its listeners.
+    pub(super) listeners: Vec<ListenerRows>,
     /// Routes that are attached to none of its listeners, and why.
     pub(super) detached: Vec<(RouteId, Fault)>,
+}
+
+pub(super) struct ListenerRows {
+    /// Why all of it answers by itself, apart from its Gateway.
+    pub(super) broken: Option<Arc<Fault>>,
+    /// What its policies and those of its Gateway say for all routes.
+    pub(super) wide: Option<WideUnits>,
+    /// Its root routes, sorted by name.
+    pub(super) roots: Vec<RootRows>,
 }
 
 /// A route at a listener, and the hostnames at which another one of streams is served in its place.
@@ -44,7 +59,12 @@ pub(super) struct NodeRows {
 
 /// What concerns all rules of a route.
 pub(super) enum Head {
-    Root { attached: Option<AttachedRoute>, fault: Option<Arc<Fault>> },
+    Root {
+        attached: Option<AttachedRoute>,
+        fault: Option<Arc<Fault>>,
+        /// What its owner is told where its tree is not that of now.
+        frozen: Option<Arc<FreezeTold>>,
+    },
     Child(ChildState),
 }
 
@@ -91,7 +111,7 @@ impl Rows {
         }
         let mut roots = BTreeMap::new();
         let gateways = tables.gateways().into_iter().map(|gateway| {
-            let roots = gateway.listeners.iter().map(|listener| {
+            let listeners = gateway.listeners.iter().map(|listener| {
                 let routes = attached.remove(&listener.id).unwrap_or_default().into_iter().map(|route| {
                     let rows = roots.entry(route.route.clone());
                     let rows = rows.or_insert_with_key(|route| Arc::new(NodeRows::root(tables, route)));
@@ -100,11 +120,20 @@ impl Rows {
                     let lost = lost.collect();
                     (route, rows.clone(), lost)
                 });
-                routes.collect()
+                ListenerRows {
+                    broken: tables.broken_listener(&listener.id),
+                    wide: tables.wide_units(&listener.id),
+                    roots: routes.collect(),
+                }
             });
-            let roots = roots.collect();
-            let detached = detached.remove(&gateway.name).unwrap_or_default();
-            GatewayRows { gateway, roots, detached }
+            GatewayRows {
+                frozen: tables.frozen(&RootId::Gateway(gateway.name.clone())),
+                broken: tables.broken_gateway(&gateway.name),
+                wide: tables.wide_units_of(&gateway.name),
+                listeners: listeners.collect(),
+                detached: detached.remove(&gateway.name).unwrap_or_default(),
+                gateway,
+            }
         });
         Self { gateways: gateways.collect() }
     }
@@ -112,7 +141,11 @@ impl Rows {
 
 impl NodeRows {
     fn root(tables: Inspector<'_>, route: &RouteId) -> Self {
-        let head = Head::Root { attached: tables.attached_route(route), fault: tables.unacceptable(route) };
+        let head = Head::Root {
+            attached: tables.attached_route(route),
+            fault: tables.unacceptable(route),
+            frozen: route.edition.as_ref().and_then(|root| tables.frozen(root)),
+        };
         Self::of(tables, Chain::root(route.clone()), head)
     }
 

@@ -30,7 +30,8 @@ fn findings<'a>(
 
 fn write_gateway(f: &mut fmt::Formatter<'_>, gateway: &Gateway) -> fmt::Result {
     line(f, 0, format_args!("Gateway {}", gateway.gateway))?;
-    findings(f, 1, &gateway.refused)?;
+    findings(f, 1, gateway.refused.iter().chain(&gateway.problems))?;
+    write_held(f, 1, &gateway.wide)?;
     // A route of several listeners is written at the first.
     let mut written = BTreeMap::new();
     for listener in &gateway.listeners {
@@ -48,12 +49,13 @@ fn write_listener<'a>(
     listener: &'a Listener,
     written: &mut BTreeMap<&'a RouteId, &'a str>,
 ) -> fmt::Result {
-    let Listener { name, port, protocol, hostname, refused, clients, policies, routes } = listener;
+    let Listener { name, port, protocol, hostname, refused, clients, policies, problems, wide, routes } = listener;
     let served = if refused.is_some() { ", not served" } else { "" };
     line(f, 1, format_args!("listener {name} ({protocol} {port}, {hostname}){served}"))?;
-    findings(f, 2, refused)?;
+    findings(f, 2, refused.iter().chain(problems))?;
     clients.iter().try_for_each(|clients| line(f, 2, format_args!("{clients}")))?;
     policies.iter().try_for_each(|word| line(f, 2, format_args!("{word}")))?;
+    write_held(f, 2, wide)?;
     if routes.is_empty() {
         line(f, 2, format_args!("no routes"))?;
     }
@@ -111,11 +113,15 @@ fn write_rule(f: &mut fmt::Formatter<'_>, depth: usize, rule: &Rule) -> fmt::Res
             }
         }
     }
-    for Held { what, from, overridden, by } in &rule.policies {
-        line(f, depth + 1, format_args!("{what}{}", whose(from, overridden, by)))?;
-    }
+    write_held(f, depth + 1, &rule.policies)?;
     findings(f, depth + 1, &rule.problems)?;
     rule.references.iter().try_for_each(|reference| write_reference(f, depth + 1, reference))
+}
+
+fn write_held(f: &mut fmt::Formatter<'_>, depth: usize, held: &[Held]) -> fmt::Result {
+    held.iter().try_for_each(|Held { what, from, overridden, by }| {
+        line(f, depth, format_args!("{what}{}", whose(from, overridden, by)))
+    })
 }
 
 fn outcome(matching: &Match) -> String {

@@ -12,7 +12,7 @@ use controller::{
     },
     document::{self, Document},
 };
-use ir::{NsName, RouteId};
+use ir::{NsName, RootId};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
@@ -46,8 +46,8 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
     print(&document::render(&tree, output.into())?)
 }
 
-/// Prints the tree of a root as it is kept.
-async fn edition(root: &NsName, state: Option<&Path>, answer: cli::AnswerArgs) -> anyhow::Result<ExitCode> {
+/// Prints what is kept of a root, as it would be served.
+async fn edition(root: &RootId, state: Option<&Path>, answer: cli::AnswerArgs) -> anyhow::Result<ExitCode> {
     let cli::AnswerArgs { mut source, output } = answer;
     let kept = records::edition(root, state, &source).await?;
     // What is kept is put on the objects that there are.
@@ -58,22 +58,27 @@ async fn edition(root: &NsName, state: Option<&Path>, answer: cli::AnswerArgs) -
         Answers::Files(loaded) => &mut loaded.translator,
         Answers::Snapshot(snapshot) => &mut snapshot.translator,
     };
-    let route = RouteId::http(root.namespace.clone(), root.name.clone());
     translator.translator_mut().keep_trees();
-    translator.set_edition(&route.root(), Some(&kept));
+    translator.set_edition(root, Some(&kept));
     translator.settle();
-    if !translator.inspect().is_kept(&route) {
-        bail!("no policy asks any more that the tree of {root} keeps its last good version, so it is served as it is");
+    if !translator.inspect().is_from_edition(root) {
+        bail!("nobody asks any more that what belongs to {root} keeps its last good version, so it is served as it is");
     }
     let mut tree = explain::tree::tree(translator);
-    for gateway in &mut tree.gateways {
-        gateway.detached.clear();
-        for listener in &mut gateway.listeners {
-            listener.routes.retain(|other| other.route.route.live() == route);
+    match root {
+        RootId::Gateway(name) => tree.gateways.retain(|gateway| gateway.gateway == name.to_string()),
+        RootId::Route(_) => {
+            let root = root.route();
+            for gateway in &mut tree.gateways {
+                gateway.detached.clear();
+                for listener in &mut gateway.listeners {
+                    listener.routes.retain(|other| Some(other.route.route.live()) == root);
+                }
+                gateway.listeners.retain(|listener| !listener.routes.is_empty());
+            }
+            tree.gateways.retain(|gateway| !gateway.listeners.is_empty());
         }
-        gateway.listeners.retain(|listener| !listener.routes.is_empty());
     }
-    tree.gateways.retain(|gateway| !gateway.listeners.is_empty());
     print(&document::render(&tree, output.into())?)
 }
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use cluster::records::Secrets;
 use controller::document;
-use ir::NsName;
+use ir::RootId;
 use records::{Quarantine, Store, StoreError, Stored, Verdicts, Within, folder::Folder, format};
 use serde::Serialize;
 use translate::Edition;
@@ -39,8 +39,8 @@ pub(crate) async fn records(args: cli::Records) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What is kept of the tree of a root, in a folder or else in a cluster.
-pub(crate) async fn edition(root: &NsName, state: Option<&Path>, source: &SourceArgs) -> anyhow::Result<Edition> {
+/// What is kept of a root, in a folder or else in a cluster.
+pub(crate) async fn edition(root: &RootId, state: Option<&Path>, source: &SourceArgs) -> anyhow::Result<Edition> {
     let timeout = source.request_timeout;
     match state {
         Some(folder) => editions::edition(&Within { store: in_folder(folder)?, timeout }, root).await,

@@ -12,14 +12,14 @@ use crate::{
     policy::{
         self,
         merge::Merged,
-        wide::{section, seen_slots},
+        wide::{BrokenGateway, BrokenListener, section, seen_slots, whole},
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, served_at},
     tables::{
         backend::{ClusterId, Shares, ShownThere},
         gateway::{ClientCertificate, Fault},
         input::ObjectKey,
-        policy::{UnitOutcome, Verdict, Winner},
+        policy::{Target, UnitOutcome, Verdict, Winner},
         tls::{BackendTls, NoRoom},
     },
     target::backend_object,
@@ -90,9 +90,27 @@ impl Inspector<'_> {
 
     /// What policies of a listener and of its Gateway say for all routes there; none where they say nothing.
     pub fn wide_units(self, listener: &ListenerId) -> Option<WideUnits> {
-        let at = section(listener);
-        let units = self.engine.get::<policy::wide::WideUnits>(&at)?;
-        Some(WideUnits { units, slots: seen_slots(self.engine, &at) })
+        self.wide_units_at(&section(listener))
+    }
+
+    /// What policies of a Gateway say for all routes there; none where they say nothing.
+    pub fn wide_units_of(self, gateway: &NsName) -> Option<WideUnits> {
+        self.wide_units_at(&whole(gateway))
+    }
+
+    fn wide_units_at(self, target: &Target) -> Option<WideUnits> {
+        let units = self.engine.get::<policy::wide::WideUnits>(target)?;
+        Some(WideUnits { units, slots: seen_slots(self.engine, target) })
+    }
+
+    /// Why everything of a Gateway answers by itself; none where its own policies are sound.
+    pub fn broken_gateway(self, gateway: &NsName) -> Option<Arc<Fault>> {
+        self.engine.get::<BrokenGateway>(gateway)
+    }
+
+    /// Why everything of a listener answers by itself, apart from its Gateway.
+    pub fn broken_listener(self, listener: &ListenerId) -> Option<Arc<Fault>> {
+        self.engine.get::<BrokenListener>(listener)
     }
 }
 
@@ -102,7 +120,29 @@ pub(super) fn without_room(gateway: &NsName, policy: &NsName) -> (ObjectId, Faul
     (policy.clone().id(Kind::BackendTlsPolicy), Fault::new(Reason::TooManyAncestors, message))
 }
 
+/// Who is heard, of the policies of a listener and of its Gateway that say a field.
+pub struct WideUnit<'a> {
+    /// The field.
+    pub field: &'static str,
+    /// The policies that supply it.
+    pub from: Vec<&'a ObjectId>,
+    /// Those that say it and are not heard.
+    pub overridden: Vec<&'a ObjectId>,
+    /// By whose word that is so, where the Gateway has it merged otherwise than is the default.
+    pub words: Vec<String>,
+}
+
 impl WideUnits {
+    /// Each field of which they say something.
+    pub fn all(&self) -> impl Iterator<Item = WideUnit<'_>> {
+        self.units.iter().map(|merged| WideUnit {
+            field: merged.field(),
+            from: merged.outcome.policies().collect(),
+            overridden: merged.outcome.overridden.iter().map(|lost| &lost.policy).collect(),
+            words: merged.outcome.words.iter().map(ToString::to_string).collect(),
+        })
+    }
+
     /// The slots of the filter chain that hold for routes which say nothing of the same.
     pub fn slots(&self) -> &[Slot] {
         self.slots.as_deref().map_or(&[], |slots| slots)

@@ -9,14 +9,14 @@ use std::{
 use anyhow::{Context, bail};
 use api::{Kind, Object, ObjectId};
 use controller::document;
-use ir::NsName;
+use ir::RootId;
 use records::{
     RecordKind, Store, StoreError, Stored,
     edition::{self, EPOCH, Epoch, Head, head_name},
     format,
 };
 use serde::Serialize;
-use translate::Edition;
+use translate::{Edition, root_object};
 
 use crate::{
     cli::{self, RecordsAction},
@@ -72,13 +72,12 @@ async fn read(place: &impl Store) -> anyhow::Result<(Vec<Stored>, Option<Epoch>)
     Ok((all, epoch.and_then(|stored| format::read::<Epoch>(KIND, &stored.data).ok())))
 }
 
-/// What is kept of the tree of a root.
-pub(super) async fn edition(place: &impl Store, root: &NsName) -> anyhow::Result<Edition> {
+/// What is kept of a root.
+pub(super) async fn edition(place: &impl Store, root: &RootId) -> anyhow::Result<Edition> {
     let (all, epoch) = read(place).await?;
-    let record = head_name(&ObjectId::new(Kind::HttpRoute, root.namespace.clone(), root.name.clone()));
+    let record = head_name(&root_object(root));
     let stored = all.iter().find(|stored| stored.name == record);
-    let stored =
-        stored.with_context(|| format!("nothing is kept of a tree of {root}: portcullis records editions lists it"))?;
+    let stored = stored.with_context(|| format!("nothing is kept of {root}: portcullis records editions lists it"))?;
     let head: Head =
         format::read(KIND, &stored.data).with_context(|| format!("what is kept of {root} cannot be read"))?;
     if epoch.is_none_or(|epoch| epoch.epoch != head.epoch) {
