@@ -1,6 +1,6 @@
 //! What policies target: they are filed under it, so that they wake their targets alone, and found there.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use api::{
     Kind, ObjectId,
@@ -20,7 +20,7 @@ use crate::{
         input::{Backends, Config, Gateways, ListenerSets, ObjectKey, Services, object_id, object_kind},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting,
-            ListenerTargeting, PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
+            ListenerTargeting, NamingListeners, PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
         },
         route::RouteHead,
     },
@@ -91,7 +91,23 @@ pub(crate) fn weight_problem(metadata: &ObjectMeta) -> Option<Problem> {
 
 /// Files a policy under what it targets.
 pub(crate) fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
+    let of_listeners = policy.refs.iter().zip(0..).filter(|(target, _)| {
+        policy.edition.is_none() && target_kind(id.kind, &target.group, &target.kind) == Some(Kind::Gateway)
+    });
+    for (target, index) in of_listeners {
+        let gateway = NsName::new(id.namespace.clone(), target.name.clone());
+        if let Some(listener) = section(target.section_name.as_ref()) {
+            scope.emit::<NamingListeners>(gateway, (id.clone(), index), listener);
+        }
+    }
     file_in::<Targeting, Selecting>(scope, id, policy, section)
+}
+
+/// What is wrong with a target, by its place in `targetRefs`, whose object has no such section.
+pub(crate) fn no_section(object: &ObjectId, section: &str, index: impl fmt::Display) -> Problem {
+    let part = if matches!(object.kind, Kind::Gateway | Kind::ListenerSet) { "listener" } else { "rule" };
+    let message = format!("{object} has no {part} named {section}; name one so, or correct the name");
+    Problem::new(Severity::Ignored, Reason::TargetNotFound, format!("spec.targetRefs[{index}].sectionName"), message)
 }
 
 /// Files a policy of backends under what it targets.

@@ -28,8 +28,9 @@ use crate::{
         },
         gateway::GatewayRow,
         input::{Classes, Gateways, Kept, ObjectKey, Shared, TrafficPolicies},
+        policy::NamingListeners,
     },
-    target::key_of,
+    target::{is_global, key_of, no_section},
 };
 
 /// What annotations of ours begin with.
@@ -82,11 +83,20 @@ impl Derived for WideTree {
             policies.extend(of_target);
             faults.extend(problems);
         }
+        // Whom it was to guard, nobody knows.
+        let object = name.clone().id(Kind::Gateway);
+        for ((policy, index), listener) in scope.group::<NamingListeners>(name).iter() {
+            let is_there = gateway.spec.listeners.iter().any(|known| known.name == *listener);
+            if !is_there && !is_global(scope, policy) {
+                policies.insert(policy.clone());
+                faults.insert(format!("{policy} {}", no_section(&object, listener, index)));
+            }
+        }
         let policy = |id: ObjectId| {
             let policy = scope.get::<TrafficPolicies>(&key_of(&id))?;
             Some((id, Shared(Kept::TrafficPolicy(policy))))
         };
-        let own = (name.clone().id(Kind::Gateway), Shared(Kept::Gateway(Arc::new(kept_of(&gateway)))));
+        let own = (object, Shared(Kept::Gateway(Arc::new(kept_of(&gateway)))));
         let objects = policies.into_iter().filter_map(policy).chain([own]);
         let members = objects.map(|(id, object)| {
             let member = Member::new(&id, object);

@@ -29,7 +29,7 @@ use crate::{
             UsedEntry, Why, Winner,
         },
     },
-    target::{key_of, section, target_kind, weight_problem},
+    target::{key_of, no_section, section, target_kind, weight_problem},
     words::MAX_LISTED,
 };
 
@@ -298,19 +298,16 @@ fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(Pare
         let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
         let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
         let wanted = section(target.section_name.as_ref());
-        let (field, message) = match (scope.get::<Sections>(&object), &wanted) {
-            (None, _) => ("name", format!("{object} does not exist; create it, or correct the name")),
-            (Some(sections), Some(section)) if !sections.contains(section) => {
-                let part = if matches!(kind, Kind::Gateway | Kind::ListenerSet) { "listener" } else { "rule" };
-                ("sectionName", format!("{object} has no {part} named {section}; name one so, or correct the name"))
+        let problem = match (scope.get::<Sections>(&object), &wanted) {
+            (None, _) => {
+                let message = format!("{object} does not exist; create it, or correct the name");
+                let field = format!("spec.targetRefs[{index}].name");
+                Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message)
             }
+            (Some(sections), Some(section)) if !sections.contains(section) => no_section(&object, section, index),
             _ => continue,
         };
-        let field = format!("spec.targetRefs[{index}].{field}");
-        missing.push((
-            target_ref(&id.namespace, target),
-            Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message),
-        ));
+        missing.push((target_ref(&id.namespace, target), problem));
     }
     missing
 }

@@ -40,6 +40,9 @@ tables! {
 groups! {
     /// The policies that name an object or a section of it as their target.
     Targeting: Target, Rank => ();
+    /// The listeners of a Gateway that policies name as their target, whether they are there or not, each by the policy and the
+    /// place in its `targetRefs`.
+    NamingListeners: NsName, (ObjectId, u32) => Arc<str>;
     /// The policies that select objects of a namespace, or (an empty name) of every one, by a label, or (none) whatever labels
     /// they have.
     Selecting: Source<(Kind, Arc<str>, Option<(Box<str>, Box<str>)>)>, (Rank, u32) => Arc<Selector>;

@@ -76,8 +76,8 @@ use crate::{
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, ListenerPoliciesOf, ListenerSelecting,
-            ListenerTargeting, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
-            Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
+            ListenerTargeting, NamingListeners, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
+            Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
         },
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
@@ -151,6 +151,7 @@ pub(super) fn all() -> Engine {
         .for_each::<PolicyRow, EditionObjects>(policy_of_edition)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(|key| Some(Source::live(key.clone())))
         .for_each::<DelegationPolicyRow, EditionObjects>(delegation_policy_of_edition)
+        .group::<NamingListeners>()
         .group::<Targeting>()
         .group::<Selecting>()
         .lookup::<WideFreezing>()

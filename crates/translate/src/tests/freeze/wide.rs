@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::Kind;
+use api::{Kind, ObjectId};
 use envoy::ResourceKind;
 
 use super::{
@@ -246,6 +246,45 @@ fn a_listener_that_is_new_or_has_another_name_has_its_policies_as_they_are() {
     assert_eq!(said(&keeper), ["500", "open"]);
     keeper.put(with(["web", "more"]));
     assert_eq!(said(&keeper), ["alice", "open"]);
+}
+
+#[test]
+fn a_policy_on_a_listener_that_is_not_there_is_a_fault_and_what_is_kept_goes_on() {
+    let missing = |name: &str, listener: &str| {
+        format!(
+            "TrafficPolicy infra/{name} spec.targetRefs[0].sectionName: Gateway infra/edge has no listener named \
+             {listener}; name one so, or correct the name"
+        )
+    };
+    // Who misspells the listener takes no guard away.
+    let mut keeper = keeper([freezing(), on_listener("guard", "web", auth("alice"))]);
+    keeper.put(on_listener("guard", "wbe", auth("alice")));
+    assert_eq!(said(&keeper), ["alice", "open"]);
+    assert_eq!(faults(&keeper), [missing("guard", "wbe")]);
+    let Wish::Kept(candidate) = keeper.scene.0.wish(&id()) else { panic!("it is asked for") };
+    let guard = ObjectId::new(Kind::TrafficPolicy, "infra", "guard");
+    assert!(candidate.edition.get(&guard).is_some(), "its owner is told that it waits");
+    keeper.put(on_listener("guard", "more", auth("alice")));
+    assert_eq!(said(&keeper), ["open", "alice"]);
+    // The listener goes, and comes back: what is kept of it was never given up.
+    let only = asking(gateway("edge", json!([http("web", 80, "")])), "FreezeConfig");
+    keeper.put(only);
+    assert_eq!(faults(&keeper), [missing("guard", "more")]);
+    keeper.put(on_listener("other", "web", auth("bob")));
+    assert_eq!(at_port(&keeper.scene, "http/80"), "open", "what is tightened waits");
+    keeper.put(freezing());
+    assert_eq!(said(&keeper), ["bob", "alice"]);
+    // Where it holds everywhere it is not the Gateway's own, and a Gateway of another name is not meant.
+    let mut of_another = wide("of-another", at_section("Gateway", "another", "none"), auth("carol"));
+    keeper.put(of_another.clone());
+    of_another["spec"]["targetRefs"][0]["sectionName"] = json!("");
+    keeper.put(of_another);
+    assert_eq!(faults(&keeper), [""; 0]);
+    let mut fresh = self::keeper([freezing(), on_listener("guard", "wbe", auth("alice"))]);
+    assert_eq!(said(&fresh), ["open", "open"], "nothing was kept yet");
+    assert!(fresh.kept.is_empty());
+    fresh.remove(on_listener("guard", "wbe", auth("alice")));
+    assert_eq!(fresh.kept.len(), 1);
 }
 
 #[test]
