@@ -34,14 +34,17 @@ use std::{
 use api::{Kind, ObjectId};
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, RootId, Settings};
+use judge::Judge;
 use records::Quarantine;
 use tokio::sync::{mpsc, watch};
 use translate::{Deploying, LoginSeed, root_object, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
 pub use freeze::{EditionEvent, Outcome, StoredEdition, Wanted, Wants, WrittenEdition};
-pub use handle::{Aside, EngineHandle, Event, Question, Refusals, Stopped, StoredRecord, Storing, View, channel};
-pub use isolation::{Isolated, Suspects, isolate};
+pub use handle::{
+    Aside, EngineHandle, Event, Overruling, Question, Refusals, Stopped, StoredRecord, Storing, View, channel,
+};
+pub use isolation::{Case, Isolated, Reviewed, isolate};
 pub use ports::{HostPorts, PortCheck, ThisHost};
 pub use strict::Desk;
 
@@ -149,10 +152,10 @@ impl EngineTask {
     }
 
     /// Has [`isolate()`] look who is to blame for what proxies refuse.
-    pub fn isolate(&mut self) -> mpsc::Receiver<Suspects> {
-        let (isolation, suspects) = Isolation::new();
+    pub fn isolate(&mut self, judge: Arc<Judge>) -> mpsc::Receiver<Case> {
+        let (isolation, cases) = Isolation::new(judge);
         self.isolation = Some(isolation);
-        suspects
+        cases
     }
 
     /// The same, where it is stored which objects are set aside, and what proxies refused: until [`Event::Quarantine`] and
@@ -298,6 +301,7 @@ impl EngineTask {
                 self.count_unreadable();
             }
             (Event::Isolated(isolated), _) => self.take_isolated(isolated),
+            (Event::Reviewed(reviewed), _) => self.verdicts.take_reviewed(reviewed),
             (Event::Edition(event), _) => {
                 self.awaits_editions &= !matches!(event, EditionEvent::Stored(_));
                 if let Some(freezer) = &mut self.freezer {
@@ -319,6 +323,7 @@ impl EngineTask {
                 if let Some(strict) = &mut self.strict {
                     strict.take(&event);
                 }
+                self.verdicts.meet(&event);
                 if let Some(isolation) = &mut self.isolation {
                     isolation.take(&event);
                 }
@@ -446,8 +451,13 @@ impl EngineTask {
             self.aside.send_replace(Storing { number: self.records_known, wanted });
         }
         if loaded {
-            self.verdicts.look(&self.guarded, Instant::now());
-            let unjudged = self.isolation.as_mut().map(|isolation| isolation.look(&self.guarded)).unwrap_or_default();
+            let judge = self.isolation.as_ref().and_then(Isolation::judge);
+            let outdated = self.verdicts.look(&self.guarded, judge, Instant::now());
+            let unjudged = self.isolation.as_mut().map(|isolation| {
+                isolation.review(outdated);
+                isolation.look(&self.guarded)
+            });
+            let unjudged = unjudged.unwrap_or_default();
             for isolated in unjudged {
                 self.take_isolated(isolated);
             }

@@ -203,7 +203,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         task = task.strict(desk.clone(), bounds);
     }
     task = task.watched(watchdog(options.settling_timeout, options.state.clone())?);
-    let suspects = judging.is_some().then(|| task.isolate());
+    let cases = judging.as_ref().map(|judging| task.isolate(judging.judge()));
     let keeping_records = keeping_records(&task, &mut events);
     let served = task.served();
     let folder = options.state.filter(|_| cluster.is_none()).map(Folder::new);
@@ -225,8 +225,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if desk.is_some() {
         tokio::spawn(tick(engine.clone(), RECHECK_WAITING, || Event::RecheckWaiting));
     }
-    if let Some((judging, suspects)) = judging.as_ref().zip(suspects) {
-        judging::spawn(judging, desk, suspects, engine.clone()).map_err(RunError::Thread)?;
+    if let Some((judging, cases)) = judging.as_ref().zip(cases) {
+        judging::spawn(judging, desk, cases, engine.clone()).map_err(RunError::Thread)?;
     }
     // Of files there is one process.
     let (_leads, leading) = watch::channel(true);

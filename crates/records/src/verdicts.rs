@@ -25,6 +25,11 @@ const MOST_OF_GATEWAY: usize = 1_000;
 const MOST_OF_NAMESPACE: usize = 100;
 /// So long one is kept that nothing meets any more.
 const UNUSED: SignedDuration = SignedDuration::from_hours(24);
+/// So long no proxy of a version was seen before the word of another one counts: an hour, and as long as it may take until it is
+/// recorded that one is there.
+const UNSEEN: SignedDuration = SignedDuration::from_mins(60 + 2 * SEEN_EVERY.as_mins());
+/// How often it is recorded that a proxy is there.
+const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(10);
 /// The most bytes of words.
 const WORDS: usize = 512;
 /// What a verdict takes beside its texts: the names of its fields, and times.
@@ -37,6 +42,9 @@ const DIGITS: usize = 10;
 pub struct Verdicts {
     /// Each with its hash.
     pub entries: BTreeMap<String, Verdict>,
+    /// When a proxy was last there of a version that refuses something, and that is not the version of the Envoy that judges.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub seen: BTreeMap<String, Timestamp>,
 }
 
 /// A part of what was sent, which proxies do not take.
@@ -132,7 +140,10 @@ impl Verdicts {
         self.make_room(MOST_OF_NAMESPACE, of_namespace)?;
         self.make_room(MOST_OF_GATEWAY, of_gateway)?;
         self.make_room(MOST, |_| true)?;
-        let bytes = |all: &Self| 128 + all.entries.iter().map(|(hash, verdict)| verdict.bytes(hash)).sum::<usize>();
+        let bytes = |all: &Self| {
+            let seen: usize = all.seen.keys().map(|version| FRAME + version.len()).sum();
+            128 + seen + all.entries.iter().map(|(hash, verdict)| verdict.bytes(hash)).sum::<usize>()
+        };
         while bytes(self) + verdict.bytes(&hash) > MAX_BYTES {
             self.forget_unused(|_| true)?;
         }
@@ -173,6 +184,37 @@ impl Verdicts {
             let _: Result<(), Full> = all.add(hash.clone(), verdict.clone());
         }
         all
+    }
+
+    /// Takes note that proxies of these versions are there.
+    pub fn see(&mut self, versions: &BTreeSet<String>, now: Timestamp) {
+        for (_, last) in self.seen.iter_mut().filter(|(version, _)| versions.contains(*version)) {
+            if now.duration_since(*last) >= SEEN_EVERY {
+                *last = now;
+            }
+        }
+    }
+
+    /// Forgets what an Envoy of version `judge` `accepts`, where another version refused it of which no proxy was seen for an hour.
+    /// Of which none was ever seen, it is looked from now on.
+    pub fn overrule(&mut self, judge: &str, accepts: &BTreeSet<String>, now: Timestamp) {
+        let overruled: BTreeSet<_> =
+            self.outdated(judge, now).filter(|hash| accepts.contains(*hash)).cloned().collect();
+        self.entries.retain(|hash, _| !overruled.contains(hash));
+        let others: BTreeSet<_> =
+            self.entries.values().map(|verdict| &verdict.version).filter(|it| *it != judge).collect();
+        self.seen.retain(|version, _| others.contains(version));
+        for version in others {
+            self.seen.entry(version.clone()).or_insert(now);
+        }
+    }
+
+    /// What an Envoy of version `judge` is to be asked about anew: another version refused it, of which no proxy was seen for an hour.
+    pub fn outdated(&self, judge: &str, now: Timestamp) -> impl Iterator<Item = &String> {
+        let is_gone = move |version: &String| {
+            version != judge && self.seen.get(version).is_some_and(|last| now.duration_since(*last) >= UNSEEN)
+        };
+        self.entries.iter().filter(move |(_, verdict)| is_gone(&verdict.version)).map(|(hash, _)| hash)
     }
 }
 
@@ -260,5 +302,41 @@ mod tests {
         assert_eq!(again.entries[&hash(2)].unused_since, None);
         let all = all.with(&none, Some(&used), hours(26));
         assert_eq!(all.entries.keys().collect::<Vec<_>>(), [&hash(1)]);
+    }
+    #[test]
+    fn what_another_version_accepts_is_forgotten_an_hour_after_the_last_proxy_of_the_one_that_refused_it() {
+        let minutes = |minutes: i64| Timestamp::from_second(minutes * 60).expect("a time");
+        let (old, new) = ("1.40.0", "1.41.0");
+        let mut all = Verdicts::default();
+        all.add(hash(1), verdict("a", "g")).expect("room");
+        all.add(hash(2), verdict("a", "g")).expect("room");
+        all.add(hash(3), Verdict { version: new.into(), ..verdict("a", "g") }).expect("room");
+        let (accepts, proxies) = (BTreeSet::from([hash(1), hash(3)]), BTreeSet::from([old.to_owned()]));
+        let hashes = |all: &Verdicts| all.entries.keys().cloned().collect::<Vec<_>>();
+        let asked = |all: &Verdicts, now| all.outdated(new, minutes(now)).cloned().collect::<Vec<_>>();
+        // The version that judges is nobody's but its own.
+        all.see(&proxies, minutes(0));
+        all.overrule(old, &accepts, minutes(0));
+        assert_eq!(all.seen.keys().collect::<Vec<_>>(), [new]);
+        all.overrule(new, &accepts, minutes(500));
+        assert_eq!((hashes(&all).len(), all.seen.get(old)), (3, Some(&minutes(500))), "it is looked from now on");
+        // As long as proxies are there that refuse it, it holds.
+        for now in (510..900).step_by(10) {
+            all.see(&proxies, minutes(now));
+            all.overrule(new, &accepts, minutes(now));
+        }
+        let before = all.clone();
+        all.see(&proxies, minutes(895));
+        all.overrule(new, &accepts, minutes(895));
+        assert_eq!(all, before, "a look changes nothing");
+        assert_eq!((hashes(&all).len(), asked(&all, 949)), (3, vec![]));
+        all.overrule(new, &accepts, minutes(949));
+        assert_eq!(hashes(&all).len(), 3, "no hour has gone");
+        assert_eq!(asked(&all, 970), [hash(1), hash(2)]);
+        all.overrule(new, &accepts, minutes(970));
+        assert_eq!(hashes(&all), [hash(2), hash(3)], "what it refuses too is refused");
+        all.entries.remove(&hash(2));
+        all.overrule(new, &accepts, minutes(980));
+        assert!(all.seen.is_empty());
     }
 }

@@ -300,13 +300,13 @@ impl Lookup for ShowingBytes {
     }
 }
 
-/// Why proxies refuse a cluster of a backend, if they do.
-fn refused(scope: &Scope<'_>, to: &Destination, in_grpc: bool) -> Option<Arc<str>> {
+/// Why proxies refuse a cluster of a backend, if they do, and the cluster.
+fn refused(scope: &Scope<'_>, to: &Destination, in_grpc: bool) -> Option<(Arc<str>, Encoded)> {
     let of = |cluster: fn(Destination) -> ClusterId| cluster(to.clone());
     let plain = [of(ClusterId::To), of(ClusterId::Own)].into_iter();
     let grpc = [of(ClusterId::Http2), of(ClusterId::Grpc), of(ClusterId::Told)].into_iter().filter(|_| in_grpc);
     let written = |id: &ClusterId| model(scope, id).map(|model| envoy::cluster::cluster(&model));
-    plain.chain(grpc).find_map(|id| by_proxies(scope, &id, || written(&id)))
+    plain.chain(grpc).find_map(|id| Some((by_proxies(scope, &id, || written(&id))?, written(&id)?)))
 }
 
 /// A cluster as the proxies of a Gateway get it.

@@ -2,10 +2,10 @@
 //!
 //! A rule is read, resolved and written in one go and only the outcome is kept: there are many of them.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use engine::{Engine, Lookup, Scope, Table};
-use envoy::bytes::Row;
+use envoy::{bytes::Row, route::RouteAt};
 use ir::{
     Chain, ListenerId, NsName, Problem,
     backend::Destination,
@@ -115,6 +115,8 @@ pub(crate) struct EnvoyRoute {
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
+    /// What would be in its place if no Envoy refused that.
+    pub(crate) refused: Option<Box<Row>>,
     /// What its regular expressions cost a request; most have none.
     pub(crate) cost: Option<Arc<Cost>>,
     /// What it takes of a proxy's memory, in bytes.
@@ -157,6 +159,14 @@ impl Resolved {
     #[cfg(test)]
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.routes, EnvoyRoutes::Everywhere(_))
+    }
+
+    /// Its Envoy routes at a listener; of a rule that is written for each they are written for the caller alone.
+    pub(crate) fn routes_at(&self, at: RouteAt) -> Cow<'_, [EnvoyRoute]> {
+        match &self.routes {
+            EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
+            EnvoyRoutes::ByListener(unwritten) => Cow::Owned(unwritten.write(at, &mut Vec::new()).into_vec()),
+        }
     }
 
     /// Where policies of a listener or its Gateway say what it does there, if any do.

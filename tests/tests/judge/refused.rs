@@ -10,6 +10,7 @@ use portcullis_tests::process::envoy_binary;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
+use crate::fake::Fake;
 use crate::running::{Load, World, route};
 
 /// A route of two rules, the second of which a policy has say something more.
@@ -34,9 +35,12 @@ const HELD: &str = "portcullis_quarantined_fragments";
 
 /// Standard, with an Envoy that finds out who is to blame, and a folder for records.
 fn flags(state: &Path) -> Result<Vec<String>> {
-    let envoy = envoy_binary()?;
+    Ok(flags_with(&envoy_binary()?, state))
+}
+
+fn flags_with(envoy: &Path, state: &Path) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    Ok(vec!["--judge-with".to_owned(), text(&envoy), "--state".to_owned(), text(state)])
+    vec!["--judge-with".to_owned(), text(envoy), "--state".to_owned(), text(state)]
 }
 
 async fn counts(portcullis: &Portcullis, series: &str, wanted: f64) -> Result<()> {
@@ -144,6 +148,50 @@ async fn what_a_proxy_refuses_is_found_and_replaced_alone_told_and_never_sent_ag
     for load in load {
         load.finish().await.with_context(|| portcullis.log_tail())?;
     }
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_version_refused_that_no_proxy_has_any_more_is_sent_again_if_the_one_that_judges_takes_it() -> Result<()>
+{
+    let state = tempfile::tempdir()?;
+    let world = World::new(&[mixed("1", "1")]).await?;
+    // One that judges refuses what is sound, too.
+    let odd = Fake::new("if b'second' in data: refuse('no')\n")?;
+    let mut portcullis = Portcullis::start_with(&world.files, &flags_with(&odd.path, state.path())).await?;
+    let proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/sound", 200, "1", &portcullis).await?;
+    let (name, broken) = mixed("second", UNSEEN);
+    portcullis.write(&name, &broken)?;
+    for path in ["/sound", "/bad"] {
+        world.answers(path, 500, "", &portcullis).await?;
+    }
+    counts(&portcullis, HELD, 2.0).await?;
+    let record = state.path().join("verdicts/portcullis-verdicts.json");
+    eventually(TIMEOUT, async || {
+        let listed = records(state.path(), &[]).await?;
+        ensure!(listed.lines().count() == 2, "{listed}");
+        anyhow::Ok(())
+    })
+    .await?;
+    portcullis.terminate().await?;
+    drop(proxy);
+
+    // It was another version that refused all of that, whose last proxy is gone for years.
+    let mut written: Value = serde_json::from_slice(&std::fs::read(&record)?)?;
+    for verdict in written["entries"].as_object_mut().context("no verdicts")?.values_mut() {
+        verdict["version"] = "1.39.0".into();
+    }
+    written["seen"] = serde_json::json!({"1.39.0": "2020-01-01T00:00:00Z"});
+    std::fs::write(&record, serde_json::to_vec(&written)?)?;
+    let files = [world.files[0].clone(), (name, broken)];
+    let mut portcullis = Portcullis::start_with(&files, &flags(state.path())?).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/sound", 200, "second", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    counts(&portcullis, HELD, 1.0).await?;
+    portcullis.was_never_refused().await?;
     portcullis.check()?;
     proxy.check_alive()
 }

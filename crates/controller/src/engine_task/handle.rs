@@ -12,7 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{LoginSeed, Translator};
 
-use super::{ClusterSource, EditionEvent, isolation::Isolated};
+use super::{
+    ClusterSource, EditionEvent,
+    isolation::{Isolated, Reviewed},
+};
 use crate::files::{FileProblem, Update};
 
 /// How many events of a handle wait at most before their senders do.
@@ -34,6 +37,8 @@ pub enum Event {
     Verdicts(StoredRecord<Verdicts>),
     /// It was looked who is to blame for what a proxy refused.
     Isolated(Isolated),
+    /// An Envoy was asked anew about what another version refused.
+    Reviewed(Reviewed),
     /// What is kept of trees, as it is stored.
     Edition(EditionEvent),
     /// Time to look whether objects that are set aside have waited long enough.
@@ -63,6 +68,7 @@ impl Event {
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
             Self::Isolated(_)
+            | Self::Reviewed(_)
             | Self::RecheckPorts
             | Self::RetryQuarantined
             | Self::Judged
@@ -100,6 +106,19 @@ pub struct Refusals {
     pub found: Arc<BTreeMap<String, Verdict>>,
     /// Of what is stored, what something meets; none where nobody has looked yet.
     pub used: Option<Arc<BTreeSet<String>>>,
+    /// The versions of the proxies that are connected.
+    pub proxies: BTreeSet<String>,
+    /// What the Envoy says that judges here.
+    pub judge: Option<Overruling>,
+}
+
+/// An Envoy that judges, and what it takes of that which another version refused.
+#[derive(Clone, Debug, Default)]
+pub struct Overruling {
+    /// Its version.
+    pub version: String,
+    /// What it takes, by its hash.
+    pub accepts: BTreeSet<String>,
 }
 
 /// A question to the owner of the translator.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use envoy::judged::{Kind, row_hashes};
+use envoy::judged::{Fragment, Kind, row_hashes};
 use ir::NsName;
 use jiff::Timestamp;
 use judge::{Budget, Build, Judge, Refusal, Verdict};
@@ -88,9 +88,28 @@ impl Outcome {
     }
 }
 
+/// What the Envoy that judges is asked.
+#[derive(Debug)]
+pub enum Case {
+    /// Who is to blame.
+    Suspects(Suspects),
+    /// Whether it takes what another version refused.
+    Review(Vec<Fragment>),
+}
+
+/// What an Envoy says of what another version refused.
+#[derive(Debug)]
+pub struct Reviewed {
+    /// The version of the one that was asked.
+    pub(super) version: String,
+    /// The content hash of each of which it said anything, in hexadecimal digits, and whether it takes that.
+    pub(super) taken: Vec<(String, bool)>,
+}
+
 /// At the engine.
 pub(super) struct Isolation {
-    suspects: mpsc::Sender<Suspects>,
+    judge: Arc<Judge>,
+    cases: mpsc::Sender<Case>,
     /// What proxies refused and nobody has looked at.
     refused: Vec<Refused>,
     /// The versions of which it was found who is to blame, or is being looked for: proxies of one Gateway refuse the same.
@@ -98,9 +117,21 @@ pub(super) struct Isolation {
 }
 
 impl Isolation {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Suspects>) {
-        let (suspects, receiver) = mpsc::channel(WAITING);
-        (Self { suspects, refused: Vec::new(), known: HashMap::new() }, receiver)
+    pub(super) fn new(judge: Arc<Judge>) -> (Self, mpsc::Receiver<Case>) {
+        let (cases, receiver) = mpsc::channel(WAITING);
+        (Self { judge, cases, refused: Vec::new(), known: HashMap::new() }, receiver)
+    }
+
+    /// The version of the Envoy that judges; none where there is none.
+    pub(super) fn judge(&self) -> Option<String> {
+        self.judge.build().map(|build| build.number().to_owned())
+    }
+
+    /// Has the Envoy that judges be asked about what another version refused. Where too much waits for it, at another time.
+    pub(super) fn review(&self, outdated: Vec<Fragment>) {
+        if !outdated.is_empty() {
+            drop(self.cases.try_send(Case::Review(outdated)));
+        }
     }
 
     /// Takes note of what a proxy refuses.
@@ -148,8 +179,8 @@ impl Isolation {
                     refused.names.iter().flat_map(|(name, _)| translator.inspect().rows_of(&refused.gateway, name));
                 rows.filter(|sent| !before.contains(&sent.fragment.hash)).collect()
             };
-            if let Err(error) = self.suspects.try_send(Suspects { refused, rows }) {
-                let refused = error.into_inner().refused;
+            if let Err(error) = self.cases.try_send(Case::Suspects(Suspects { refused, rows })) {
+                let Case::Suspects(Suspects { refused, .. }) = error.into_inner() else { continue };
                 left.push(Isolated { refused, outcome: Outcome::Unjudged, found: Vec::new() });
             }
         }
@@ -196,14 +227,45 @@ impl Isolated {
     }
 }
 
-/// Looks who is to blame, until the engine ends.
-pub async fn isolate(judge: Arc<Judge>, mut suspects: mpsc::Receiver<Suspects>, engine: EngineHandle) {
-    while let Some(suspects) = suspects.recv().await {
-        let isolated = find(&judge, suspects).await;
-        if engine.send(Event::Isolated(isolated)).await.is_err() {
+/// Looks who is to blame, and whether what one version refused another one takes, until the engine ends.
+pub async fn isolate(judge: Arc<Judge>, mut cases: mpsc::Receiver<Case>, engine: EngineHandle) {
+    while let Some(case) = cases.recv().await {
+        let event = match case {
+            Case::Suspects(suspects) => Event::Isolated(find(&judge, suspects).await),
+            Case::Review(fragments) => match review(&judge, &fragments).await {
+                Some(reviewed) => Event::Reviewed(reviewed),
+                None => continue,
+            },
+        };
+        if engine.send(event).await.is_err() {
             return;
         }
     }
+}
+
+/// None where there is no judge, or another one than in the beginning.
+async fn review(judge: &Judge, fragments: &[Fragment]) -> Option<Reviewed> {
+    let version = judge.build()?.number().to_owned();
+    let verdicts = judge.judge(fragments, &mut budget()).await;
+    judge.build().filter(|build| build.number() == version)?;
+    let taken = fragments.iter().zip(&verdicts).filter_map(|(fragment, verdict)| {
+        let is_taken = match verdict {
+            Verdict::Accepted => true,
+            Verdict::Refused(_) => false,
+            Verdict::Unknown(_) => return None,
+        };
+        Some((hash(fragment), is_taken))
+    });
+    Some(Reviewed { taken: taken.collect(), version })
+}
+
+fn budget() -> Budget {
+    Budget { runs: RUNS, until: tokio::time::Instant::now() + TIME }
+}
+
+/// The content hash of a part, as it is recorded.
+fn hash(fragment: &Fragment) -> String {
+    format!("{:032x}", u128::from_be_bytes(fragment.hash))
 }
 
 async fn find(judge: &Judge, Suspects { refused, rows }: Suspects) -> Isolated {
@@ -213,8 +275,7 @@ async fn find(judge: &Judge, Suspects { refused, rows }: Suspects) -> Isolated {
         return of(refused, Outcome::OtherVersion);
     }
     let fragments: Vec<_> = rows.iter().map(|sent| sent.fragment.clone()).collect();
-    let mut budget = Budget { runs: RUNS, until: tokio::time::Instant::now() + TIME };
-    let verdicts = judge.judge(&fragments, &mut budget).await;
+    let verdicts = judge.judge(&fragments, &mut budget()).await;
     let is_unfinished = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
     let found = rows.iter().zip(&verdicts).filter_map(|(sent, verdict)| match verdict {
         Verdict::Refused(refusal) => Some(recorded(&refused, sent, refusal)),
@@ -256,5 +317,5 @@ fn recorded(refused: &Refused, sent: &Sent, refusal: &Refusal) -> (String, recor
         since: Timestamp::now(),
         unused_since: None,
     };
-    (format!("{:032x}", u128::from_be_bytes(sent.fragment.hash)), verdict)
+    (hash(&sent.fragment), verdict)
 }

@@ -1,21 +1,27 @@
 //! What proxies refused, in force: by what is recorded, and by what was found since.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use api::ObjectId;
+use envoy::judged::Fragment;
 use ir::NsName;
+use jiff::Timestamp;
 use records::{
     Verdict,
     verdicts::{self, Full},
 };
 use tokio::sync::watch;
 use translate::{RefusedRows, Translator, refused_clusters_of};
+use xds::EnvoyVersion;
 
-use super::handle::{Refusals, StoredRecord, Storing};
+use super::{
+    handle::{Overruling, Refusals, StoredRecord, Storing},
+    isolation::Reviewed,
+};
 use crate::metrics::Metrics;
 
 /// How often it is looked which of them something meets.
@@ -29,6 +35,12 @@ pub(super) struct Verdicts {
     found: BTreeMap<String, Verdict>,
     used: Option<Arc<BTreeSet<String>>>,
     looked: Option<Instant>,
+    /// The versions of the proxies that are connected, by their streams.
+    proxies: HashMap<u64, EnvoyVersion>,
+    /// The Envoy that judges here, and what of that which another version refused it takes.
+    judge: Option<Overruling>,
+    /// What it refuses of that.
+    confirmed: BTreeSet<String>,
     /// The number of the record that is known.
     known: u64,
     /// Whether nobody has looked yet what is recorded.
@@ -46,6 +58,9 @@ impl Verdicts {
             found: BTreeMap::new(),
             used: None,
             looked: None,
+            proxies: HashMap::new(),
+            judge: None,
+            confirmed: BTreeSet::new(),
             known: 0,
             awaited: false,
             unreadable: None,
@@ -87,6 +102,11 @@ impl Verdicts {
                 let gone: Vec<_> = before.iter().filter(|(hash, _)| !now.contains_key(*hash)).collect();
                 let new: Vec<_> = now.iter().filter(|(hash, _)| !before.contains_key(*hash)).collect();
                 is_less = !gone.is_empty();
+                // What is refused again is asked about again.
+                if let Some(judge) = &mut self.judge {
+                    judge.accepts.retain(|hash| now.contains_key(hash));
+                }
+                self.confirmed.retain(|hash| now.contains_key(hash));
                 use_all(&mut self.used, new.iter().map(|(hash, _)| (*hash).clone()));
                 let turned: BTreeSet<_> =
                     gone.iter().chain(&new).filter_map(|(_, verdict)| Place::of(verdict)).collect();
@@ -160,12 +180,49 @@ impl Verdicts {
         is_old && !self.all.entries.is_empty()
     }
 
-    /// Now and then, which of them something meets.
-    pub(super) fn look(&mut self, translator: &Translator, now: Instant) {
+    /// Takes note of a proxy that comes or goes.
+    pub(super) fn meet(&mut self, event: &xds::Event) {
+        match event {
+            xds::Event::Connected { envoy: Some(version), stream, .. } => {
+                self.proxies.insert(*stream, *version);
+                // As long as it is there its version counts.
+                if self.all.seen.contains_key(&version.to_string()) {
+                    self.tell();
+                }
+            }
+            xds::Event::Disconnected { stream, .. } => _ = self.proxies.remove(stream),
+            _ => {}
+        }
+    }
+
+    /// Takes over what the Envoy that judges says of what another version refused.
+    pub(super) fn take_reviewed(&mut self, Reviewed { version, taken }: Reviewed) {
+        let Some(judge) = self.judge.as_mut().filter(|judge| judge.version == version) else { return };
+        for (hash, is_taken) in taken {
+            tracing::info!(
+                verdict = verdicts::id(&hash),
+                version,
+                is_taken,
+                "what another version refused was judged anew"
+            );
+            let said = if is_taken { &mut judge.accepts } else { &mut self.confirmed };
+            said.insert(hash);
+        }
+        self.tell();
+    }
+
+    /// Now and then, which of them something meets. Gives what the Envoy that judges, of this version, is to be asked anew: another
+    /// version refused it, of which there is no proxy any more.
+    pub(super) fn look(&mut self, translator: &Translator, judge: Option<String>, now: Instant) -> Vec<Fragment> {
         if !self.is_due(now) {
-            return;
+            return Vec::new();
         }
         self.looked = Some(now);
+        // One that is away is asked when it is back.
+        if judge.is_some() && judge.as_ref() != self.judge.as_ref().map(|judge| &judge.version) {
+            self.judge = judge.map(|version| Overruling { version, accepts: BTreeSet::new() });
+            self.confirmed.clear();
+        }
         let all = self.all.entries.iter().map(|(hash, verdict)| (hash, verdict, by_proxy(hash)));
         let (clusters, routes): (Vec<_>, Vec<_>) = all.partition(|(_, verdict, _)| verdict.is_cluster());
         let routes: Vec<_> =
@@ -182,11 +239,30 @@ impl Verdicts {
         }
         self.used = Some(Arc::new(used));
         self.tell();
+        self.outdated(translator)
+    }
+
+    fn outdated(&self, translator: &Translator) -> Vec<Fragment> {
+        let Some(judge) = &self.judge else { return Vec::new() };
+        let outdated = self.all.outdated(&judge.version, Timestamp::now());
+        let outdated: Vec<_> =
+            outdated.filter(|hash| !judge.accepts.contains(*hash) && !self.confirmed.contains(*hash)).collect();
+        if outdated.is_empty() {
+            return Vec::new();
+        }
+        let routes = outdated.iter().filter_map(|hash| self.all.entries.get(*hash)?.object());
+        let hashes = outdated.iter().filter_map(|hash| number(hash));
+        translator.inspect().refused(&hashes.collect(), &routes.collect())
     }
 
     fn tell(&self) {
         self.metrics.quarantined_fragments.set(i64::try_from(self.all.entries.len()).unwrap_or(i64::MAX));
-        let wanted = Refusals { found: Arc::new(self.found.clone()), used: self.used.clone() };
+        let wanted = Refusals {
+            found: Arc::new(self.found.clone()),
+            used: self.used.clone(),
+            proxies: self.proxies.values().map(ToString::to_string).collect(),
+            judge: self.judge.clone(),
+        };
         self.storing.send_replace(Storing { number: self.known, wanted });
     }
 }
@@ -299,7 +375,8 @@ mod tests {
         }
 
         fn stores(&mut self, number: u64, entries: &[(String, Verdict)]) {
-            let record = Ok(records::Verdicts { entries: entries.iter().cloned().collect() });
+            let seen = BTreeMap::from([("1.40.0".to_owned(), Timestamp::UNIX_EPOCH)]);
+            let record = Ok(records::Verdicts { entries: entries.iter().cloned().collect(), seen });
             self.verdicts.take(StoredRecord { number, record }, &mut self.translator);
         }
     }
@@ -362,14 +439,67 @@ mod tests {
         w.verdicts.add(vec![a, b.clone()], &mut w.translator);
         w.write(&route("/c", "/b"));
         let start = Instant::now();
-        w.verdicts.look(&w.translator, start);
+        w.verdicts.look(&w.translator, None, start);
         let used = |w: &World| w.verdicts.storing().borrow().wanted.used.clone();
         assert_eq!(used(&w).as_deref(), Some(&BTreeSet::from([b.0])));
         w.write(&route("/c", "/d"));
-        w.verdicts.look(&w.translator, start + LOOK / 2);
+        w.verdicts.look(&w.translator, None, start + LOOK / 2);
         assert_eq!(used(&w).map(|used| used.len()), Some(1), "it was looked a short time ago");
-        w.verdicts.look(&w.translator, start + LOOK);
+        w.verdicts.look(&w.translator, None, start + LOOK);
         assert_eq!(used(&w).map(|used| used.len()), Some(0));
+    }
+
+    #[test]
+    fn of_what_another_version_refused_that_is_gone_the_one_that_judges_is_asked_once() {
+        let mut w = World::new();
+        let (a, b) = (w.on("/a"), w.on("/b"));
+        w.stores(1, &[a.clone(), b.clone()]);
+        w.served();
+        let start = Instant::now();
+        let look = |w: &mut World, judge: &str, looks: u32| {
+            let asked = w.verdicts.look(&w.translator, Some(judge.to_owned()), start + looks * LOOK);
+            asked.iter().map(|it| format!("{:032x}", u128::from_be_bytes(it.hash))).collect::<BTreeSet<_>>()
+        };
+        let both = BTreeSet::from([a.0.clone(), b.0.clone()]);
+        assert!(look(&mut w, "1.40.0", 0).is_empty(), "it is the one that refused it");
+        assert_eq!(look(&mut w, "1.41.0", 1), both);
+        let taken = vec![(a.0.clone(), true), (b.0.clone(), false)];
+        w.verdicts.take_reviewed(Reviewed { version: "1.40.0".into(), taken: taken.clone() });
+        assert_eq!(look(&mut w, "1.41.0", 2), both, "nobody of this version has answered");
+        w.verdicts.take_reviewed(Reviewed { version: "1.41.0".into(), taken });
+        assert!(look(&mut w, "1.41.0", 3).is_empty());
+        let judge = |w: &World| w.verdicts.storing().borrow().wanted.judge.clone().expect("a judge");
+        assert_eq!(judge(&w).version, "1.41.0");
+        assert_eq!(judge(&w).accepts, BTreeSet::from([a.0.clone()]));
+        assert_eq!(w.served(), served([("/a", true), ("/b", true)]), "it holds until the record says otherwise");
+        // Who leads forgets it; refused once more, it is asked about once more.
+        w.stores(2, std::slice::from_ref(&b));
+        assert_eq!(w.served(), served([("/a", false), ("/b", true)]));
+        w.stores(3, &[a.clone(), b]);
+        w.served();
+        assert_eq!(look(&mut w, "1.41.0", 4), BTreeSet::from([a.0]));
+        assert_eq!(look(&mut w, "1.42.0", 5), both, "another one may say otherwise");
+    }
+
+    #[test]
+    fn it_is_told_of_which_versions_proxies_are_there_at_once_where_that_matters() {
+        let mut w = World::new();
+        let verdict = w.on("/b");
+        let connected = |stream: u64, minor: u32| xds::Event::Connected {
+            gateway: "web/edge".into(),
+            node_id: String::new(),
+            envoy: Some(EnvoyVersion { major: 1, minor, patch: 0 }),
+            stream,
+        };
+        w.stores(1, &[verdict]);
+        let told = |w: &World| w.verdicts.storing().borrow().wanted.proxies.clone();
+        w.verdicts.meet(&connected(1, 41));
+        assert!(told(&w).is_empty(), "nothing was refused by this version");
+        w.verdicts.meet(&connected(2, 40));
+        assert_eq!(told(&w), BTreeSet::from(["1.40.0".to_owned(), "1.41.0".to_owned()]));
+        w.verdicts.meet(&xds::Event::Disconnected { gateway: "web/edge".into(), stream: 2 });
+        w.verdicts.look(&w.translator, None, Instant::now());
+        assert_eq!(told(&w), BTreeSet::from(["1.41.0".to_owned()]));
     }
 
     #[test]

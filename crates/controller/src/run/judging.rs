@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::RunError;
 use crate::{
-    engine_task::{Desk, EngineHandle, Suspects, isolate},
+    engine_task::{Case, Desk, EngineHandle, isolate},
     metrics::Metrics,
 };
 
@@ -44,6 +44,11 @@ impl Judging {
         Ok(Self { judge: Arc::new(Judge::new(way, edge)), _folder: folder })
     }
 
+    /// Who judges.
+    pub(super) fn judge(&self) -> Arc<Judge> {
+        self.judge.clone()
+    }
+
     /// Where all that would be sent is judged before it is.
     pub(super) fn desk(&self, metrics: &Metrics) -> Arc<Desk> {
         metrics.validation_available.set(1);
@@ -56,14 +61,14 @@ impl Judging {
 pub(super) fn spawn(
     judging: &Judging,
     desk: Option<Arc<Desk>>,
-    suspects: mpsc::Receiver<Suspects>,
+    cases: mpsc::Receiver<Case>,
     engine: EngineHandle,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let judge = judging.judge.clone();
     let work = move || {
         runtime.block_on(async {
-            let isolating = isolate(judge, suspects, engine.clone());
+            let isolating = isolate(judge, cases, engine.clone());
             match desk {
                 Some(desk) => drop(tokio::join!(isolating, desk.serve(engine))),
                 None => isolating.await,

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::engine_task::{Aside, Refusals, StoredRecord, Storing};
+use crate::engine_task::{Aside, Overruling, Refusals, StoredRecord, Storing};
 
 /// How long the place of records may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,8 +60,14 @@ impl Record for Verdicts {
 
     type Wanted = Refusals;
 
-    fn with(&self, Refusals { found, used }: &Refusals, leads: bool) -> Self {
-        self.with(found, used.as_deref().filter(|_| leads), Timestamp::now())
+    fn with(&self, Refusals { found, used, proxies, judge }: &Refusals, leads: bool) -> Self {
+        let now = Timestamp::now();
+        let mut all = self.with(found, used.as_deref().filter(|_| leads), now);
+        all.see(proxies, now);
+        if let Some(Overruling { version, accepts }) = judge.as_ref().filter(|_| leads) {
+            all.overrule(version, accepts, now);
+        }
+        all
     }
 }
 
@@ -229,7 +235,7 @@ pub(super) async fn keep<R: Record>(
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::BTreeMap,
+        collections::{BTreeMap, BTreeSet},
         sync::{
             Arc,
             atomic::{AtomicUsize, Ordering},
@@ -391,6 +397,37 @@ mod tests {
         assert_eq!(told.record.as_ref().map(names), Ok(vec!["b".to_owned()]));
         world.wants(told.number, &["b", "c"]);
         assert_eq!(world.told().await.record.as_ref().map(names), Ok(vec!["b".to_owned(), "c".to_owned()]));
+    }
+
+    #[test]
+    fn who_leads_forgets_what_another_version_takes_and_each_replica_says_whose_proxies_are_there() {
+        let verdict = records::Verdict {
+            part: verdicts::ROUTE.into(),
+            kind: "HTTPRoute".into(),
+            namespace: "apps".into(),
+            name: "r".into(),
+            gateway: "infra/edge".into(),
+            version: "1.40.0".into(),
+            how: "words".into(),
+            words: "Envoy 1.40.0 refuses it: no".into(),
+            since: Timestamp::UNIX_EPOCH,
+            unused_since: None,
+        };
+        let long_ago = BTreeMap::from([("1.40.0".to_owned(), Timestamp::UNIX_EPOCH)]);
+        let stored = Verdicts { entries: BTreeMap::from([("1".to_owned(), verdict)]), seen: long_ago };
+        let accepts = ["1".to_owned()].into();
+        let judge = |version: &str| Some(Overruling { version: version.into(), accepts: BTreeSet::clone(&accepts) });
+        let gone = Refusals { judge: judge("1.41.0"), ..Refusals::default() };
+        assert_eq!(Record::with(&stored, &gone, false), stored, "it follows");
+        assert!(Record::with(&stored, &gone, true).entries.is_empty());
+        let there = Refusals { proxies: ["1.40.0".to_owned()].into(), ..gone };
+        for leads in [false, true] {
+            let seen = Record::with(&stored, &there, leads);
+            assert_eq!(seen.entries, stored.entries);
+            assert!(seen.seen["1.40.0"] > Timestamp::UNIX_EPOCH);
+        }
+        let same = Refusals { judge: judge("1.40.0"), ..Refusals::default() };
+        assert_eq!(Record::with(&stored, &same, true).entries, stored.entries);
     }
 
     #[tokio::test]

@@ -317,7 +317,8 @@ impl Lookup for Reached {
                 });
             }
         }
-        if let Some(words) = super::refused(scope, &as_reached(key.clone(), &reach), *in_grpc) {
+        if let Some((words, cluster)) = super::refused(scope, &as_reached(key.clone(), &reach), *in_grpc) {
+            reach.refused = Some(Box::new(cluster));
             reach.protocol =
                 Err(Unusable { reason: Reason::UnsupportedValue, message: format!("{key} cannot be used: {words}") });
             // They may quote what policies say.

@@ -10,7 +10,7 @@ use envoy::{
 use ir::{Chain, Hostname, ListenerId, RouteKind};
 
 use crate::{
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Resolved, resolved_at},
+    resolve::{ANYWHERE, EnvoyRoute, Resolved, resolved_at},
     tables::attachment::{Attached, Attachment},
 };
 
@@ -76,12 +76,7 @@ impl Placed {
 
     /// Its Envoy routes as they were offered; of one that is large they are written for the caller alone.
     pub(crate) fn offered_routes(&self) -> Cow<'_, [EnvoyRoute]> {
-        match (&self.resolved.routes, self.at) {
-            (EnvoyRoutes::Everywhere(routes), _) => Cow::Borrowed(routes),
-            (EnvoyRoutes::ByListener(unwritten), at) => {
-                Cow::Owned(unwritten.write(at.unwrap_or(ANYWHERE), &mut Vec::new()).into_vec())
-            }
-        }
+        self.resolved.routes_at(self.at.unwrap_or(ANYWHERE))
     }
 
     /// The same, where all of its matches answer by themselves.

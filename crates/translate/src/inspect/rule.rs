@@ -14,7 +14,7 @@ use crate::{
         merge::Merged,
         wide::{BrokenGateway, BrokenListener, section, seen_slots, whole},
     },
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, served_at},
+    resolve::{ANYWHERE, Findings, Resolved, ResolvedRule, served_at},
     tables::{
         backend::{ClusterId, Shares, ShownThere},
         gateway::{ClientCertificate, Fault},
@@ -165,14 +165,7 @@ impl ServedRule {
     /// The Envoy routes that its matches become, in their order. Of those that differ from listener to listener it is
     /// those of an HTTP listener.
     pub fn envoy_routes(&self) -> Vec<(Origin, Row)> {
-        let written;
-        let routes: &[EnvoyRoute] = match &self.0.routes {
-            EnvoyRoutes::Everywhere(routes) => routes,
-            EnvoyRoutes::ByListener(unwritten) => {
-                written = unwritten.write(ANYWHERE, &mut Vec::new());
-                &written
-            }
-        };
+        let routes = self.0.routes_at(ANYWHERE);
         let routes = routes.iter();
         routes.filter_map(|route| Some((Origin::of(&route.steps, route.order)?, route.row.clone()))).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::LazyCell,
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -11,6 +11,7 @@ use envoy::{
     bytes::{Hash, Row},
     judged::{self, Fragment, Kind},
     resource::Encoded,
+    route::RouteAt,
 };
 use ir::{
     Chain, Hostname, ListenerId, NsName, RouteId,
@@ -24,6 +25,7 @@ use crate::{
     Translator,
     resolve::{self, Resolved, ResolvedRule, served_at},
     tables::{
+        attachment::Attachment,
         backend::{ClusterBytes, ClusterId, Reached},
         input::{ObjectKey, object_id},
         listener::{ServedAt, route_config_at},
@@ -117,6 +119,34 @@ impl Inspector<'_> {
             written.contains(&hash) || unusable.iter().any(|unusable| unusable.message.contains(text))
         };
         clusters.into_iter().map(is_met).collect()
+    }
+
+    /// Which of these, by their content hash, stand in the tables and are refused, each as it would be sent: Envoy routes of these
+    /// objects, and clusters. Not among them is what stands nowhere since its match is refused too. Looks at all rules and clusters.
+    pub fn refused(self, hashes: &HashSet<Hash>, objects: &BTreeSet<ObjectId>) -> Vec<Fragment> {
+        let mut found: BTreeMap<Hash, Fragment> = BTreeMap::new();
+        let rules = self.engine.rows::<ResolvedRule>().into_iter();
+        for ((chain, rule), _) in rules.filter(|((chain, _), _)| objects.contains(&object_id(chain.route()))) {
+            let attached = self.engine.get::<Attachment>(chain.top());
+            for (listener, _) in attached.iter().flat_map(|attached| attached.listeners.iter()) {
+                let at = self.engine.get::<ServedAt>(listener).map(|at| RouteAt { scheme: at.0, port: at.1 });
+                let resolved = served_at(self.engine, &(chain.clone(), rule, listener.clone()));
+                let (Some(at), Some(resolved)) = (at, resolved) else { continue };
+                let rows = resolved.routes_at(at).iter().filter_map(|route| route.refused.clone()).collect::<Vec<_>>();
+                for row in rows.into_iter().filter(|row| hashes.contains(&row.hash)) {
+                    let fragment = of_row(&chain, None, &row, Some(&resolved)).fragment;
+                    found.insert(row.hash, fragment);
+                }
+            }
+        }
+        let of_backends = self.engine.rows::<Reached>().into_iter();
+        let of_backends = of_backends.filter_map(|(_, reach)| reach.refused.as_deref().cloned());
+        let others = self.engine.rows::<ClusterBytes>().into_iter().map(|(_, encoded)| Encoded::clone(&encoded));
+        for encoded in of_backends.chain(others).filter(|encoded| hashes.contains(&encoded.version)) {
+            let (hash, bytes) = (encoded.version, encoded.body.to_bytes());
+            found.insert(hash, Fragment { kind: Kind::Cluster, hash, bytes, asks: Arc::default() });
+        }
+        found.into_values().collect()
     }
 
     fn rows_sent(self, is_in: impl Fn(&ListenerId) -> bool) -> impl Iterator<Item = Sent> {

@@ -215,7 +215,7 @@ impl Priced {
         at: RouteAt,
         problems: &mut Vec<(u32, Problem)>,
     ) -> Option<EnvoyRoute> {
-        let Unwritten { chain, index, name, rule, states, refused, .. } = &self.unwritten;
+        let Unwritten { chain, index, name, rule, states, refused: all_refused, .. } = &self.unwritten;
         let request = matching.request();
         let part = Part { ordinal: placed.ordinal, path: part, host_with_port: request.host_with_port };
         let source = Source {
@@ -225,10 +225,14 @@ impl Priced {
             matching: placed.index,
             part: part.number(),
         };
-        let refusal = |row: &Row| refused.as_ref().and_then(|refused| refused.get(row));
+        let refusal = |row: &Row| all_refused.as_ref().and_then(|refused| refused.get(row));
         let write = |rule| route::route(&source, matching, rule, at).map_err(Unfit::Unreadable);
+        let mut refused = None;
         let written = write(rule).and_then(|row| match refusal(&row) {
-            Some(refusal) if refusal.is_judged => Err(Unfit::Refused(refusal.words.clone())),
+            Some(refusal) if refusal.is_judged => {
+                refused = Some(Box::new(row));
+                Err(Unfit::Refused(refusal.words.clone()))
+            }
             Some(refusal) => Err(Unfit::NotJudged(refusal.words.clone())),
             None => Ok(row),
         });
@@ -259,6 +263,6 @@ impl Priced {
         let prefix = || matching.guard().cloned().unwrap_or_default();
         let cost = taken.map(|taken| Arc::new(Cost { prefix: prefix(), nanos: taken.nanos }));
         let memory = weight::route(&row) + weight::of_rule(rule) + states + weight::of_match(request, *taken);
-        Some(EnvoyRoute { steps, order: part.order(), row, cost, memory })
+        Some(EnvoyRoute { steps, order: part.order(), row, refused, cost, memory })
     }
 }

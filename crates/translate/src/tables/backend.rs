@@ -134,6 +134,8 @@ pub(crate) struct Reach {
     pub(crate) is_configured: bool,
     /// What of a request is hashed, where its endpoints are chosen by that.
     pub(crate) hash: Arc<[HashPolicy]>,
+    /// Its cluster, where it cannot be used since proxies refused that.
+    pub(crate) refused: Option<Box<Encoded>>,
 }
 
 impl Default for Reach {
@@ -147,6 +149,7 @@ impl Default for Reach {
             is_secured: false,
             is_configured: false,
             hash: Arc::default(),
+            refused: None,
         }
     }
 }

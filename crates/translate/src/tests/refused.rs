@@ -1,4 +1,6 @@
-//! Clusters that proxies refused.
+//! What proxies refused: clusters, and what is known of it as it would be sent.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Kind;
 use envoy::{ResourceKind, judged};
@@ -114,4 +116,44 @@ fn who_is_to_be_asked_by_a_cluster_that_a_proxy_refused_is_a_fault_whatever_fail
     refuse(&mut scene, &asked);
     assert_eq!(answers(&scene).iter().map(|(_, answer)| &**answer).collect::<Vec<_>>(), ["500", "500"]);
     assert!(clusters(&scene, Kind::Service, "asked").is_empty());
+}
+
+#[test]
+fn what_is_refused_is_known_as_it_would_be_sent_at_each_listener() {
+    let redirect = json!({"matches": [{"path": {"value": "/away"}}],
+        "filters": [{"type": "RequestRedirect", "requestRedirect": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}]});
+    let rule = json!({"matches": [{"path": {"value": "/bad"}}], "backendRefs": [{"name": "s", "port": 80}]});
+    let mut scene = Scene::new([
+        gateway("edge", json!([http("a", 80, ""), http("b", 81, "")])),
+        service("s"),
+        route("r", json!({"rules": [rule, redirect]})),
+    ]);
+    let sent = |scene: &Scene| -> BTreeMap<_, _> {
+        let parts = scene.0.inspect().sent().into_iter();
+        let of = parts.filter(|sent| matches!(sent.fragment.kind, judged::Kind::Row | judged::Kind::Cluster));
+        of.map(|sent| (sent.fragment.hash, sent)).collect()
+    };
+    let before = sent(&scene);
+    let object = before.values().find(|sent| sent.object.kind == Kind::HttpRoute).expect("a row").object.clone();
+    let (rows, clusters): (Vec<_>, Vec<_>) = before.values().cloned().partition(|sent| sent.object == object);
+    assert_eq!((rows.len(), clusters.len()), (4, 1), "of the redirect there are some for each port");
+    let hashes = before.keys().copied().collect();
+    let known = |scene: &Scene| scene.0.inspect().refused(&hashes, &BTreeSet::from([object.clone()]));
+    assert!(known(&scene).iter().all(|it| it.kind == judged::Kind::Cluster), "no row is refused");
+    let mut refused = RefusedRows::default();
+    for row in &rows {
+        refused.insert(row.fragment.hash, "a proxy refused it (verdict 1): no", true);
+    }
+    scene.0.set_refused_by_proxies(&object, refused);
+    refuse(&mut scene, &clusters);
+    let as_before = |known: Vec<judged::Fragment>| {
+        known.into_iter().map(|it| (it.hash, it.bytes.to_vec(), it.asks)).collect::<BTreeSet<_>>()
+    };
+    // Without its cluster a rule is another one.
+    assert_eq!(as_before(known(&scene)).len(), rows.len() - 1 + clusters.len());
+    scene.0.set_refused_clusters(&refused_clusters_of(&clusters[0].object, &edge()), RefusedRows::default());
+    scene.0.settle();
+    assert!(!sent(&scene).keys().any(|hash| rows.iter().any(|row| row.fragment.hash == *hash)), "none is sent");
+    assert_eq!(as_before(known(&scene)), as_before(before.into_values().map(|sent| sent.fragment).collect()));
+    assert!(scene.0.inspect().refused(&hashes, &BTreeSet::new()).iter().all(|it| it.kind == judged::Kind::Cluster));
 }
