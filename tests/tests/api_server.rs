@@ -127,7 +127,7 @@ subjects: [{kind: ServiceAccount, name: reader}]
 #[tokio::test]
 async fn objects_outlive_an_api_server_that_is_killed_or_stopped() -> Result<()> {
     let mut server = ApiServer::in_turn().await?;
-    let api: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let api: Api<ConfigMap> = Api::namespaced(server.client().await?, &server.namespace().await?);
     api.create(&PostParams::default(), &config_map("since", "before")).await?;
     for how in ["killed", "stopped"] {
         match how {
@@ -146,7 +146,7 @@ async fn objects_outlive_an_api_server_that_is_killed_or_stopped() -> Result<()>
 #[tokio::test]
 async fn a_frozen_api_server_says_nothing_until_it_goes_on() -> Result<()> {
     let server = ApiServer::in_turn().await?;
-    let api: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let api: Api<ConfigMap> = Api::namespaced(server.client().await?, &server.namespace().await?);
     server.freeze().await?;
     let (params, object) = (PostParams::default(), config_map("while", "frozen"));
     let mut create = std::pin::pin!(api.create(&params, &object));
