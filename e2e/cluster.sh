@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A real Kubernetes of one node on this machine, as root: e2e/cluster.sh up|down|status|env|image|dns|in
+# A real Kubernetes of one node on this machine, as root: e2e/cluster.sh up|down|restart|status|env|image|dns|in
 #   up                      starts it, empty, and waits until its node is ready; e2e/bootstrap.sh comes before
 #   down                    ends it; nothing is left (but its logs with KEEP_LOGS=FOLDER)
+#   restart                 ends all of it at once, as a machine without power does, and starts it with what it had on disk
 #   status                  programs with their memory, nodes and pods
 #   env                     what to `eval`, so that kubectl and helm mean this cluster
 #   image NAME PROGRAM      makes an image of one program and puts it in, where `image: NAME` finds it
@@ -31,13 +32,7 @@ up() {
     "$labctl" certs "$pki" "$node" "$node_address,$api_service" "$api"
     write_configuration
 
-    start containerd containerd -c "$run/containerd.toml"
-    start_etcd
-    start_api_server
-    await 60 kubectl get --raw /readyz
-    say "API server ready"
-    start_controllers
-    await 30 containers version
+    start_control_plane
     local image
     for image in .tools/kubernetes/images/*.tar; do load "$image"; done
     say "images loaded"
@@ -46,6 +41,36 @@ up() {
     kubectl wait --for=condition=Ready "node/$node" --timeout=60s
     await 30 kubectl -n default get serviceaccount default
     say "up; eval \"\$(e2e/cluster.sh env)\""
+}
+
+start_control_plane() {
+    start containerd containerd -c "$run/containerd.toml"
+    start_etcd
+    start_api_server
+    await 60 kubectl get --raw /readyz
+    say "API server ready"
+    start_controllers
+    await 30 containers version
+}
+
+restart() {
+    local since
+    since=$(date -u +%FT%TZ)
+    lose kubelet kube-proxy load-balancers kube-scheduler kube-controller-manager kube-apiserver etcd
+    remove_containers
+    remove_pod_networks
+    start_control_plane
+    start_node
+    # What the API server has of nodes and pods is of before, until kubelet has told it.
+    await 120 restarted_since "$since"
+    say "every pod runs again"
+}
+
+# Whether the containers of all pods have started since, and are ready.
+restarted_since() {
+    local containers='{range .items[*].status.containerStatuses[*]}{.ready} {.state.running.startedAt}{"\n"}{end}'
+    kubectl get pods --all-namespaces -o jsonpath="$containers" | grep . |
+        awk -v since="$1" '$1 != "true" || $2 < since {exit 1}'
 }
 
 down() {
@@ -98,7 +123,7 @@ dns() {
 }
 
 case ${1:-} in
-up | down | status | dns) "$1" ;;
+up | down | restart | status | dns) "$1" ;;
 env) echo "export KUBECONFIG=$kubeconfig PATH=$bin:\$PATH" ;;
 image) image "${2:?a name}" "${3:?a program}" ;;
 in) shift && inside "$@" ;;

@@ -18,11 +18,15 @@ network_up() {
     inside sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
 }
 
-network_down() {
+remove_pod_networks() {
     local pod
     for pod in $(pod_namespaces); do
         grep -qsx "$pod" "$run/foreign-pods" || ip netns delete "$pod" 2>/dev/null || true
     done
+}
+
+network_down() {
+    remove_pod_networks
     ip netns delete "$namespace" 2>/dev/null || true
     ip link delete e2e-host 2>/dev/null || true
 }

@@ -26,6 +26,13 @@ stop() {
     done
 }
 
+# lose NAME...: ends all without asking them.
+lose() {
+    local name
+    for name in "$@"; do kill -9 "$(cat "$run/pid/$name")" 2>/dev/null || true; done
+    stop "$@"
+}
+
 # await SECONDS COMMAND...: until the command succeeds; after that long, tells what it says and fails.
 await() {
     local rounds=$(($1 * 10))
