@@ -50,9 +50,9 @@ impl<'a> PlacedRule<'a> {
         let spec = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let route = PlacedRoute::of(scope, chain, &head)?;
         let config = scope.get::<Config>(&())?;
-        let live = chain.route().live();
-        let by_proxies = scope.get::<input::RefusedByProxies>(&live);
-        let refused = match (scope.get::<input::RefusedRows>(&live), by_proxies) {
+        // What a proxy refused is the same words, whichever version of the tree has them.
+        let by_proxies = scope.get::<input::RefusedByProxies>(&chain.route().live());
+        let refused = match (scope.get::<input::RefusedRows>(chain.route()), by_proxies) {
             (Some(refused), Some(by_proxies)) => Some(Arc::new(refused.joined(&by_proxies))),
             (refused, by_proxies) => refused.or(by_proxies),
         };

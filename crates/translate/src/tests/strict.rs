@@ -1,6 +1,7 @@
 //! What waits for Envoy's word, with somebody in its place whose words the test knows.
 
 mod bounds;
+mod freeze;
 mod properties;
 mod streams;
 mod withdrawals;
@@ -41,15 +42,23 @@ struct Strict {
     asked: usize,
 }
 
+fn settings() -> ir::Settings {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_depth = 4;
+    settings.delegation.max_matches = 60;
+    settings
+}
+
 fn asked(sent: &Sent) -> Asked {
     ((sent.fragment.kind, sent.fragment.hash), sent.object.namespace.clone())
 }
 
 impl Strict {
     fn new(then: WhenUnavailable) -> Self {
-        let mut settings = ir::Settings::default();
-        settings.delegation.max_depth = 4;
-        settings.delegation.max_matches = 60;
+        Self::with(settings(), then)
+    }
+
+    fn with(settings: ir::Settings, then: WhenUnavailable) -> Self {
         let mut translator = Translator::new(settings);
         translator.set_strict();
         translator.set_login_seed(Some(crate::LoginSeed::unserved()));
