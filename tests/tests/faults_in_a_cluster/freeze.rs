@@ -145,8 +145,10 @@ async fn a_gateway_whose_policies_break_fails_no_request_though_nobody_names_the
     let gateways = world.objects("Gateway").await?;
     gateways.patch("edge", &PatchParams::default(), &Patch::Merge(asks)).await?;
     world.apply(&secret("good", "one")).await?;
-    world.apply(&token("good")).await?;
+    // A policy that is new answers 500 until what it names is read; one that changes waits for that.
+    world.apply(&token("good").replace("secretRef: {name: good}", "value: none")).await?;
     world.says("Gateway", "edge", FROZEN, "False Committed").await?;
+    world.apply(&token("good")).await?;
     let sees = async |wanted: &str| {
         eventually(TIMEOUT, async || {
             let answer = client::send(&edge.proxy.target, &Request::get("localhost", "/healthy")).await?;
@@ -159,6 +161,7 @@ async fn a_gateway_whose_policies_break_fails_no_request_though_nobody_names_the
         .with_context(|| edge.proxy.envoy.log_tail())
     };
     sees("one").await?;
+    world.says("Gateway", "edge", FROZEN, "False Committed").await?;
     world.apply(&token("nobody")).await?;
     world.says("Gateway", "edge", FROZEN, "True PoliciesBroken").await?;
     let follower = world.another("second").await?;
