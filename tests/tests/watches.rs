@@ -440,8 +440,8 @@ async fn named_namespaces_are_watched_by_themselves() -> Result<()> {
 }
 
 #[tokio::test]
-async fn thousands_of_objects_come_in_pages_where_there_are_no_streaming_lists() -> Result<()> {
-    const COUNT: usize = 2_000;
+async fn a_thousand_objects_come_in_pages_where_there_are_no_streaming_lists() -> Result<()> {
+    const COUNT: usize = 1_000;
     let server = ApiServer::start_with(&["--feature-gates=WatchList=false"]).await?;
     let services: Api<Service> = Api::namespaced(server.client().await?, "default");
     let created = stream::iter(0..COUNT).map(|number| {

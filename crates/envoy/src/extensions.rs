@@ -6,6 +6,7 @@
 
 use std::{
     fmt,
+    ops::RangeInclusive,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -197,13 +198,21 @@ fn transformation(body_bytes: u32) -> String {
     )
 }
 
-/// The last character that may have another case. All planes of Unicode behind that of the letters have none.
-const LAST_CASED: char = '\u{1FFFF}';
+/// Where the letters outside of ASCII are that have another case. To look at all of Unicode would take most of the time in which
+/// a program without optimization starts.
+const CASED: [RangeInclusive<char>; 6] = [
+    '\u{80}'..='\u{2FFF}',
+    '\u{A000}'..='\u{ABFF}',
+    '\u{FB00}'..='\u{10FFF}',
+    '\u{11800}'..='\u{118FF}',
+    '\u{16E00}'..='\u{16EFF}',
+    '\u{1E900}'..='\u{1E9FF}',
+];
 
 /// Letters outside of ASCII, each with what it becomes and a blank behind: capital ones, and small ones.
 static CASES: LazyLock<[String; 2]> = LazyLock::new(|| {
     let [mut capital, mut small] = [const { String::new() }; 2];
-    for letter in '\u{80}'..=LAST_CASED {
+    for letter in CASED.into_iter().flatten() {
         if !letter.to_uppercase().eq([letter]) {
             capital.push(letter);
             capital.extend(letter.to_uppercase());
