@@ -2,7 +2,7 @@
 # A real Kubernetes of one node on this machine, as root: e2e/cluster.sh up|down|restart|status|env|image|dns|in
 #   up                      starts it, empty, and waits until its node is ready; e2e/bootstrap.sh comes before
 #   down                    ends it; nothing is left (but its logs with KEEP_LOGS=FOLDER)
-#   restart                 ends all of it at once, as a machine without power does, and starts it with what it had on disk
+#   restart                 ends every program without asking it, and starts it with what it had on disk
 #   status                  programs with their memory, nodes and pods
 #   env                     what to `eval`, so that kubectl and helm mean this cluster
 #   image NAME PROGRAM      makes an image of one program and puts it in, where `image: NAME` finds it
@@ -68,9 +68,10 @@ restart() {
 
 # Whether the containers of all pods have started since, and are ready.
 restarted_since() {
-    local containers='{range .items[*].status.containerStatuses[*]}{.ready} {.state.running.startedAt}{"\n"}{end}'
-    kubectl get pods --all-namespaces -o jsonpath="$containers" | grep . |
-        awk -v since="$1" '$1 != "true" || $2 < since {exit 1}'
+    local ready='{.status.conditions[?(@.type=="Ready")].status}' started='{.status.containerStatuses[*].state.running.startedAt}'
+    kubectl get pods --all-namespaces --field-selector=status.phase!=Succeeded \
+        -o jsonpath="{range .items[*]}$ready $started{\"\\n\"}{end}" | grep . |
+        awk -v since="$1" '$1 != "True" || NF < 2 {exit 1} {for (i = 2; i <= NF; i++) if ($i < since) exit 1}'
 }
 
 down() {

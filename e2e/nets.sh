@@ -1,5 +1,5 @@
 # The safety nets, under load, with a build in which one check is off and faults can be asked for: a tree of routes outlives the
-# restart of everything that serves it and of the machine, Envoy's word replaces what that check would have found, and an object
+# restart of everything that serves it, and of all programs of the machine, Envoy's word replaces what that check would have found, and an object
 # on which the translation fails is set aside. Sourced by e2e.sh, whose Gateway `edge` it uses.
 
 # told KIND NAME TYPE STATUS: waits for a condition of an object; of a route, of its first parent.
@@ -97,10 +97,9 @@ kubectl -n shop rollout status deployment/echo --timeout=120s >/dev/null
 answers / 200
 told httproute tree portcullis.dev/Frozen True
 "$program" tree --edition shop/tree | grep -q 'HTTPRoute shop/child'
-say "their machine restarts, and the API server with it"
+say "all programs of their machine end, and start again, the API server too"
 e2e/cluster.sh restart
 answers / 200
-told httproute tree portcullis.dev/Frozen True
 say "the child is mended, and served"
 mends() { child echo /mended && answers /mended 200 && told httproute tree portcullis.dev/Frozen False; }
 under_load "a child that is mended" mends

@@ -149,6 +149,12 @@ impl ApiServer {
         let mut process =
             Process::start_with("kube-apiserver", &program("kube-apiserver")?, &self.arguments, ENVIRONMENT, log)?;
         self.guardian.watch("kube-apiserver", process.id().context("kube-apiserver has no id")?)?;
+        self.wait_until_ready(&mut process).await?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    async fn wait_until_ready(&self, process: &mut Process) -> Result<()> {
         let client = self.client().await?;
         let ready = process.wait_until_within(STARTING, async || {
             let ready = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
@@ -157,9 +163,7 @@ impl ApiServer {
             Api::<Namespace>::all(client.clone()).get("default").await?;
             Ok(())
         });
-        ready.await?;
-        self.process = Some(process);
-        Ok(())
+        ready.await
     }
 
     /// Asks the API server to end and waits until it has. etcd stays.
@@ -197,12 +201,14 @@ impl ApiServer {
         thaw(self.api_server_id()?).await
     }
 
-    /// Has the API server run, whether it was frozen, or stopped, or killed.
+    /// Has the API server run, whether it was frozen, or stopped, or killed, or has ended by itself.
     async fn recover(&mut self) -> Result<()> {
-        match self.process {
-            Some(_) => self.thaw().await,
-            None => self.launch().await,
-        }
+        let running = self.process.take().and_then(|mut process| process.check_alive().is_ok().then_some(process));
+        let Some(mut process) = running else { return self.launch().await };
+        thaw(process.id().context("the API server has ended")?).await?;
+        self.wait_until_ready(&mut process).await?;
+        self.process = Some(process);
+        Ok(())
     }
 
     fn api_server_id(&self) -> Result<u32> {

@@ -11,6 +11,9 @@ use tokio::process::{Child, Command};
 
 use crate::wait::{POLL_INTERVAL, TIMEOUT, eventually};
 
+/// How long a program may take to end that was asked to.
+const ENDING: Duration = Duration::from_mins(2);
+
 /// The top of the checkout.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
@@ -231,9 +234,11 @@ impl Process {
     /// Looks until the program has ended. [`Child::wait`] would be told, but only by the runtime that started the program, which
     /// may be that of another test.
     async fn wait(&mut self) -> Result<std::process::ExitStatus> {
+        let start = Instant::now();
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok(status),
+                None if start.elapsed() > ENDING => bail!("{} goes on\n{}", self.name, self.log_tail()),
                 None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }

@@ -243,13 +243,14 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
 async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_is_still_there() -> Result<()> {
     let mut server = ApiServer::in_turn().await?;
     let proxy = Proxy::start(address(&server)?).await?;
-    let services: Api<Service> = Api::namespaced(server.client().await?, "default");
+    let namespace = server.namespace().await?;
+    let services: Api<Service> = Api::namespaced(server.client().await?, &namespace);
     for name in ["changed", "deleted", "kept"] {
         create(&services, name).await?;
     }
     let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;
     seen.until_synced(&[Kind::Service]).await?;
-    ensure!(seen.objects.contains_key(&service_id("default", "kept")), "{:?}", seen.objects.keys());
+    ensure!(seen.objects.contains_key(&service_id(&namespace, "kept")), "{:?}", seen.objects.keys());
     seen.news();
 
     proxy.cut();
@@ -262,13 +263,13 @@ async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_i
     server.restart().await?;
     proxy.mend();
     seen.until_fresh().await?;
-    seen.until_gone(&service_id("default", "deleted")).await?;
-    seen.until_put(&service_id("default", "added")).await?;
-    ensure!(value(&seen, &service_id("default", "changed")).as_deref() == Some("second"), "not changed");
+    seen.until_gone(&service_id(&namespace, "deleted")).await?;
+    seen.until_put(&service_id(&namespace, "added")).await?;
+    ensure!(value(&seen, &service_id(&namespace, "changed")).as_deref() == Some("second"), "not changed");
     let told = seen.news();
     ensure!(!told.iter().any(|line| line.contains("/kept")), "nothing happened to it: {told:#?}");
     let removed: Vec<_> = told.iter().filter(|line| line.starts_with("remove")).collect();
-    ensure!(removed == ["remove Service default/deleted"], "{told:#?}");
+    ensure!(removed == [&format!("remove Service {namespace}/deleted")], "{told:#?}");
     Ok(())
 }
 
@@ -276,23 +277,24 @@ async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_i
 async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Result<()> {
     let server = ApiServer::in_turn().await?;
     let proxy = Proxy::start(address(&server)?).await?;
-    let services: Api<Service> = Api::namespaced(server.client().await?, "default");
+    let namespace = server.namespace().await?;
+    let services: Api<Service> = Api::namespaced(server.client().await?, &namespace);
     let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;
     seen.until_synced(&[Kind::Service]).await?;
 
     proxy.silence();
     create(&services, "unheard").await?;
-    seen.until_put(&service_id("default", "unheard")).await?;
+    seen.until_put(&service_id(&namespace, "unheard")).await?;
     let told = seen.news();
     ensure!(!told.iter().any(|line| line.starts_with("stale")), "a new connection is no failure: {told:#?}");
 
     server.freeze().await?;
     seen.until("the failure", |seen| seen.stale.contains_key(&Kind::Service)).await?;
-    ensure!(seen.objects.contains_key(&service_id("default", "unheard")), "taken away");
+    ensure!(seen.objects.contains_key(&service_id(&namespace, "unheard")), "taken away");
     server.thaw().await?;
     seen.until_fresh().await?;
     create(&services, "later").await?;
-    seen.until_put(&service_id("default", "later")).await
+    seen.until_put(&service_id(&namespace, "later")).await
 }
 
 #[tokio::test]

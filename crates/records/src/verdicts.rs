@@ -25,11 +25,15 @@ const MOST_OF_GATEWAY: usize = 1_000;
 const MOST_OF_NAMESPACE: usize = 100;
 /// So long one is kept that nothing meets any more.
 const UNUSED: SignedDuration = SignedDuration::from_hours(24);
-/// So long no proxy of a version was seen before the word of another one counts: an hour, and as long as it may take until it is
-/// recorded that one is there.
-const UNSEEN: SignedDuration = SignedDuration::from_mins(60 + 2 * SEEN_EVERY.as_mins());
-/// How often it is recorded that a proxy is there.
+/// So long no proxy of another version was seen before the word of an Envoy that judges counts: an hour, and as long as it may take
+/// until it is recorded that one is there.
+pub const UNSEEN: SignedDuration = SignedDuration::from_mins(60 + 2 * SEEN_EVERY.as_mins());
+/// How often it is recorded that a proxy is there. Who records it looks as often.
 const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(10);
+/// How many versions are told apart. Proxies say themselves which they have.
+const MOST_SEEN: usize = 16;
+/// Of the versions that are not told apart, and of proxies that say none.
+const OTHER: &str = "";
 /// The most bytes of words.
 const WORDS: usize = 512;
 /// What a verdict takes beside its texts: the names of its fields, and times.
@@ -42,7 +46,7 @@ const DIGITS: usize = 10;
 pub struct Verdicts {
     /// Each with its hash.
     pub entries: BTreeMap<String, Verdict>,
-    /// When a proxy was last there of a version that refuses something, and that is not the version of the Envoy that judges.
+    /// When a proxy of each version was last there, as far as that may matter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub seen: BTreeMap<String, Timestamp>,
 }
@@ -141,8 +145,7 @@ impl Verdicts {
         self.make_room(MOST_OF_GATEWAY, of_gateway)?;
         self.make_room(MOST, |_| true)?;
         let bytes = |all: &Self| {
-            let seen: usize = all.seen.keys().map(|version| FRAME + version.len()).sum();
-            128 + seen + all.entries.iter().map(|(hash, verdict)| verdict.bytes(hash)).sum::<usize>()
+            128 + (MOST_SEEN + 1) * FRAME + all.entries.iter().map(|(hash, verdict)| verdict.bytes(hash)).sum::<usize>()
         };
         while bytes(self) + verdict.bytes(&hash) > MAX_BYTES {
             self.forget_unused(|_| true)?;
@@ -186,35 +189,44 @@ impl Verdicts {
         all
     }
 
-    /// Takes note that proxies of these versions are there.
+    /// Takes note that proxies of these versions are there. One that says none has an empty one.
     pub fn see(&mut self, versions: &BTreeSet<String>, now: Timestamp) {
-        for (_, last) in self.seen.iter_mut().filter(|(version, _)| versions.contains(*version)) {
+        if self.entries.is_empty() {
+            return;
+        }
+        for version in versions {
+            let is_told_apart = self.seen.contains_key(version) || self.seen.len() < MOST_SEEN && version.len() < FRAME;
+            let last = self.seen.entry(if is_told_apart { version.clone() } else { OTHER.to_owned() }).or_default();
             if now.duration_since(*last) >= SEEN_EVERY {
                 *last = now;
             }
         }
     }
 
-    /// Forgets what an Envoy of version `judge` `accepts`, where another version refused it of which no proxy was seen for an hour.
-    /// Of which none was ever seen, it is looked from now on.
+    /// Forgets what an Envoy of version `judge` `accepts`, where another version refused it and only proxies of version `judge` were
+    /// seen for an hour. Of versions of which none was ever seen, it is looked from now on.
     pub fn overrule(&mut self, judge: &str, accepts: &BTreeSet<String>, now: Timestamp) {
         let overruled: BTreeSet<_> =
             self.outdated(judge, now).filter(|hash| accepts.contains(*hash)).cloned().collect();
         self.entries.retain(|hash, _| !overruled.contains(hash));
         let others: BTreeSet<_> =
             self.entries.values().map(|verdict| &verdict.version).filter(|it| *it != judge).collect();
-        self.seen.retain(|version, _| others.contains(version));
+        self.seen.retain(|version, last| others.contains(version) || now.duration_since(*last) < UNSEEN);
         for version in others {
-            self.seen.entry(version.clone()).or_insert(now);
+            if self.seen.len() < MOST_SEEN {
+                self.seen.entry(version.clone()).or_insert(now);
+            }
         }
     }
 
-    /// What an Envoy of version `judge` is to be asked about anew: another version refused it, of which no proxy was seen for an hour.
+    /// What an Envoy of version `judge` is to be asked about anew: another version refused it, and only proxies of version `judge`
+    /// were seen for an hour. A proxy of a third version may refuse it too, and never met it.
     pub fn outdated(&self, judge: &str, now: Timestamp) -> impl Iterator<Item = &String> {
-        let is_gone = move |version: &String| {
-            version != judge && self.seen.get(version).is_some_and(|last| now.duration_since(*last) >= UNSEEN)
-        };
-        self.entries.iter().filter(move |(_, verdict)| is_gone(&verdict.version)).map(|(hash, _)| hash)
+        let mut others = self.seen.iter().filter(|(version, _)| *version != judge);
+        let are_gone = others.all(|(_, last)| now.duration_since(*last) >= UNSEEN);
+        let is_outdated =
+            move |verdict: &Verdict| are_gone && verdict.version != judge && self.seen.contains_key(&verdict.version);
+        self.entries.iter().filter(move |(_, verdict)| is_outdated(verdict)).map(|(hash, _)| hash)
     }
 }
 
@@ -317,7 +329,8 @@ mod tests {
         // The version that judges is nobody's but its own.
         all.see(&proxies, minutes(0));
         all.overrule(old, &accepts, minutes(0));
-        assert_eq!(all.seen.keys().collect::<Vec<_>>(), [new]);
+        assert_eq!(all.seen.keys().collect::<Vec<_>>(), [old, new]);
+        all.seen.clear();
         all.overrule(new, &accepts, minutes(500));
         assert_eq!((hashes(&all).len(), all.seen.get(old)), (3, Some(&minutes(500))), "it is looked from now on");
         // As long as proxies are there that refuse it, it holds.
@@ -338,5 +351,38 @@ mod tests {
         all.entries.remove(&hash(2));
         all.overrule(new, &accepts, minutes(980));
         assert!(all.seen.is_empty());
+    }
+
+    #[test]
+    fn while_proxies_of_a_third_version_or_of_none_are_there_nothing_is_forgotten() {
+        let minutes = |minutes: i64| Timestamp::from_second(minutes * 60).expect("a time");
+        for third in ["1.39.0", ""] {
+            let mut all = Verdicts::default();
+            all.add(hash(1), verdict("a", "g")).expect("room");
+            let accepts = BTreeSet::from([hash(1)]);
+            all.overrule("1.41.0", &accepts, minutes(0));
+            for now in (10..200).step_by(10) {
+                all.see(&[third.to_owned(), "1.41.0".to_owned()].into(), minutes(now));
+                all.overrule("1.41.0", &accepts, minutes(now));
+                assert_eq!(all.entries.len(), 1, "{third}: {now}");
+            }
+            all.overrule("1.41.0", &accepts, minutes(269));
+            assert_eq!(all.entries.len(), 1, "{third}");
+            all.overrule("1.41.0", &accepts, minutes(270));
+            assert!(all.entries.is_empty(), "{third}");
+        }
+    }
+
+    #[test]
+    fn proxies_that_say_ever_other_versions_fill_no_record() {
+        let mut all = Verdicts::default();
+        all.see(&["1.40.0".to_owned()].into(), hours(1));
+        assert!(all.seen.is_empty(), "there is nothing to forget");
+        all.add(hash(1), verdict("a", "g")).expect("room");
+        for number in 0..100 {
+            all.see(&[number.to_string()].into(), hours(1));
+        }
+        assert_eq!((all.seen.len(), all.seen[OTHER]), (MOST_SEEN + 1, hours(1)));
+        assert_eq!(all.outdated("0", hours(2)).count(), 0);
     }
 }

@@ -35,8 +35,10 @@ pub(super) struct Verdicts {
     found: BTreeMap<String, Verdict>,
     used: Option<Arc<BTreeSet<String>>>,
     looked: Option<Instant>,
-    /// The versions of the proxies that are connected, by their streams.
-    proxies: HashMap<u64, EnvoyVersion>,
+    /// The versions of the proxies that are connected, by their streams; none of one that says none.
+    proxies: HashMap<u64, Option<EnvoyVersion>>,
+    /// Since when it is looked which are.
+    watched_since: Option<Instant>,
     /// The Envoy that judges here, and what of that which another version refused it takes.
     judge: Option<Overruling>,
     /// What it refuses of that.
@@ -59,6 +61,7 @@ impl Verdicts {
             used: None,
             looked: None,
             proxies: HashMap::new(),
+            watched_since: None,
             judge: None,
             confirmed: BTreeSet::new(),
             known: 0,
@@ -183,10 +186,11 @@ impl Verdicts {
     /// Takes note of a proxy that comes or goes.
     pub(super) fn meet(&mut self, event: &xds::Event) {
         match event {
-            xds::Event::Connected { envoy: Some(version), stream, .. } => {
-                self.proxies.insert(*stream, *version);
+            xds::Event::Connected { envoy, stream, .. } => {
+                let is_first = !self.proxies.values().any(|version| version == envoy);
+                self.proxies.insert(*stream, *envoy);
                 // As long as it is there its version counts.
-                if self.all.seen.contains_key(&version.to_string()) {
+                if is_first && !self.all.entries.is_empty() {
                     self.tell();
                 }
             }
@@ -238,8 +242,15 @@ impl Verdicts {
             used.extend(clusters.filter(|(_, is_used)| *is_used).map(|(hash, _)| hash.clone()));
         }
         self.used = Some(Arc::new(used));
+        self.watched_since.get_or_insert(now);
         self.tell();
-        self.outdated(translator)
+        if self.has_watched(now) { self.outdated(translator) } else { Vec::new() }
+    }
+
+    /// Whether a proxy that is there has had the time to come back, also where no controller was there for long.
+    fn has_watched(&self, now: Instant) -> bool {
+        let enough = verdicts::UNSEEN.unsigned_abs();
+        self.watched_since.is_some_and(|since| now.saturating_duration_since(since) >= enough)
     }
 
     fn outdated(&self, translator: &Translator) -> Vec<Fragment> {
@@ -255,12 +266,17 @@ impl Verdicts {
         translator.inspect().refused(&hashes.collect(), &routes.collect())
     }
 
+    fn versions(&self) -> BTreeSet<String> {
+        let versions: BTreeSet<_> = self.proxies.values().collect();
+        versions.into_iter().map(|version| version.map(|version| version.to_string()).unwrap_or_default()).collect()
+    }
+
     fn tell(&self) {
         self.metrics.quarantined_fragments.set(i64::try_from(self.all.entries.len()).unwrap_or(i64::MAX));
         let wanted = Refusals {
             found: Arc::new(self.found.clone()),
             used: self.used.clone(),
-            proxies: self.proxies.values().map(ToString::to_string).collect(),
+            proxies: self.versions(),
             judge: self.judge.clone(),
         };
         self.storing.send_replace(Storing { number: self.known, wanted });
@@ -461,13 +477,16 @@ mod tests {
             asked.iter().map(|it| format!("{:032x}", u128::from_be_bytes(it.hash))).collect::<BTreeSet<_>>()
         };
         let both = BTreeSet::from([a.0.clone(), b.0.clone()]);
-        assert!(look(&mut w, "1.40.0", 0).is_empty(), "it is the one that refused it");
-        assert_eq!(look(&mut w, "1.41.0", 1), both);
+        for looks in 0..8 {
+            assert!(look(&mut w, "1.41.0", looks).is_empty(), "proxies that are there may still have to come back");
+        }
+        assert!(look(&mut w, "1.40.0", 8).is_empty(), "it is the one that refused it");
+        assert_eq!(look(&mut w, "1.41.0", 9), both);
         let taken = vec![(a.0.clone(), true), (b.0.clone(), false)];
         w.verdicts.take_reviewed(Reviewed { version: "1.40.0".into(), taken: taken.clone() });
-        assert_eq!(look(&mut w, "1.41.0", 2), both, "nobody of this version has answered");
+        assert_eq!(look(&mut w, "1.41.0", 10), both, "nobody of this version has answered");
         w.verdicts.take_reviewed(Reviewed { version: "1.41.0".into(), taken });
-        assert!(look(&mut w, "1.41.0", 3).is_empty());
+        assert!(look(&mut w, "1.41.0", 11).is_empty());
         let judge = |w: &World| w.verdicts.storing().borrow().wanted.judge.clone().expect("a judge");
         assert_eq!(judge(&w).version, "1.41.0");
         assert_eq!(judge(&w).accepts, BTreeSet::from([a.0.clone()]));
@@ -477,8 +496,8 @@ mod tests {
         assert_eq!(w.served(), served([("/a", false), ("/b", true)]));
         w.stores(3, &[a.clone(), b]);
         w.served();
-        assert_eq!(look(&mut w, "1.41.0", 4), BTreeSet::from([a.0]));
-        assert_eq!(look(&mut w, "1.42.0", 5), both, "another one may say otherwise");
+        assert_eq!(look(&mut w, "1.41.0", 12), BTreeSet::from([a.0]));
+        assert_eq!(look(&mut w, "1.42.0", 13), both, "another one may say otherwise");
     }
 
     #[test]
@@ -488,15 +507,19 @@ mod tests {
         let connected = |stream: u64, minor: u32| xds::Event::Connected {
             gateway: "web/edge".into(),
             node_id: String::new(),
-            envoy: Some(EnvoyVersion { major: 1, minor, patch: 0 }),
+            envoy: (minor > 0).then_some(EnvoyVersion { major: 1, minor, patch: 0 }),
             stream,
         };
-        w.stores(1, &[verdict]);
         let told = |w: &World| w.verdicts.storing().borrow().wanted.proxies.clone();
         w.verdicts.meet(&connected(1, 41));
-        assert!(told(&w).is_empty(), "nothing was refused by this version");
+        assert!(told(&w).is_empty(), "nothing was refused");
+        w.stores(1, &[verdict]);
+        assert_eq!(told(&w), BTreeSet::from(["1.41.0".to_owned()]));
         w.verdicts.meet(&connected(2, 40));
         assert_eq!(told(&w), BTreeSet::from(["1.40.0".to_owned(), "1.41.0".to_owned()]));
+        w.verdicts.meet(&connected(3, 0));
+        assert_eq!(told(&w).len(), 3, "one that says none");
+        w.verdicts.meet(&xds::Event::Disconnected { gateway: "web/edge".into(), stream: 3 });
         w.verdicts.meet(&xds::Event::Disconnected { gateway: "web/edge".into(), stream: 2 });
         w.verdicts.look(&w.translator, None, Instant::now());
         assert_eq!(told(&w), BTreeSet::from(["1.41.0".to_owned()]));
