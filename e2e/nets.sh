@@ -1,6 +1,6 @@
 # The safety nets, under load, with a build in which one check is off and faults can be asked for: a tree of routes outlives the
-# restart of everything that serves it, and of all programs of the machine, Envoy's word replaces what that check would have found, and an object
-# on which the translation fails is set aside. Sourced by e2e.sh, whose Gateway `edge` it uses.
+# restart of everything that serves it, and of Kubernetes, Envoy's word replaces what that check would have found, and an object on
+# which the translation fails is set aside. Sourced by e2e.sh, whose Gateway `edge` it uses.
 
 # told KIND NAME TYPE STATUS: waits for a condition of an object; of a route, of its first parent.
 told() {
