@@ -8,6 +8,7 @@ mod tls;
 mod websocket;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderName, HeaderValue, Method, Uri, Version, header};
@@ -23,6 +24,9 @@ use crate::echo::{self, Echoed};
 pub use grpc::Grpc;
 pub use tls::Tls;
 pub use websocket::{WebSocket, websocket_echo};
+
+/// How long an answer may take: less than whoever waits for a condition waits, who then asks again.
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// The protocol that a client speaks. Under TLS it is asked for by ALPN.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
@@ -114,7 +118,9 @@ impl Response {
 
 /// Sends one request on a connection of its own.
 pub async fn send(target: &Target, request: &Request) -> Result<Response> {
-    Connection::open(target).await?.send(request).await
+    let answer = async { Connection::open(target).await?.send(request).await };
+    // A server that dies at the wrong moment leaves a request that nobody ends.
+    tokio::time::timeout(ANSWER, answer).await.with_context(|| format!("no answer of {}", target.address))?
 }
 
 /// An open connection; it ends when this is dropped.
