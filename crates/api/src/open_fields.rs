@@ -37,6 +37,11 @@ impl OpenFields {
         self.0.iter().map(|(name, text)| (&**name, parse(text)))
     }
 
+    /// Those in whose text a word stands, likewise.
+    pub fn with(&self, word: &str) -> impl Iterator<Item = (&str, Value)> {
+        self.0.iter().filter(move |(_, text)| text.contains(word)).map(|(name, text)| (&**name, parse(text)))
+    }
+
     /// All of them as a mapping of JSON.
     pub fn to_map(&self) -> Map<String, Value> {
         self.iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -2,10 +2,7 @@
 
 use std::any::{Any, TypeId};
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-
-use crate::core::{Core, Store};
+use crate::core::{Core, Places, Store};
 use crate::engine::Engine;
 use crate::groups::GroupStore;
 use crate::node::Place;
@@ -22,7 +19,7 @@ pub struct Builder {
     stores: Vec<Box<dyn Store>>,
     /// By place: the first place that it is layered with.
     layers: Vec<Place>,
-    places: HashMap<TypeId, Place, RandomState>,
+    places: Places,
 }
 
 impl Engine {

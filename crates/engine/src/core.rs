@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
@@ -73,12 +74,33 @@ pub(crate) struct Moment {
     pub(crate) place: Place,
 }
 
+/// The places of tables and groups, by their markers.
+pub(crate) type Places = HashMap<TypeId, Place, BuildHasherDefault<TypeHasher>>;
+
+/// Hashes the identifier of a type, which is a hash itself.
+#[derive(Default)]
+pub(crate) struct TypeHasher(u64);
+
+impl Hasher for TypeHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// What computations see of the engine.
 pub(crate) struct Core {
     pub(crate) stores: Vec<Box<dyn Store>>,
     /// By place: those that it is layered with, itself included.
     layers: Box<[Range<Place>]>,
-    places: HashMap<TypeId, Place, RandomState>,
+    places: Places,
     pub(crate) graph: RefCell<Graph>,
     faults: RefCell<Faults>,
     /// Rows that are to panic, as their store describes them.
@@ -88,11 +110,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        stores: Vec<Box<dyn Store>>,
-        layers: &[Place],
-        places: HashMap<TypeId, Place, RandomState>,
-    ) -> Self {
+    pub(crate) fn new(stores: Vec<Box<dyn Store>>, layers: &[Place], places: Places) -> Self {
         let graph = RefCell::new(Graph::new(stores.len()));
         let mut end = 0;
         let layered = layers.chunk_by(|a, b| a == b).flat_map(|layered| {

@@ -3,8 +3,6 @@
 //! Every row of every table and every group has a node here. Edges are pairs of indices that know each other's
 //! position, so that adding and removing one is O(1) however many readers a node has.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -12,6 +10,7 @@ use smallvec::SmallVec;
 use crate::chunks::Chunks;
 use crate::misses::{Miss, Misses};
 use crate::node::{NodeId, Place, Row};
+use crate::queue::Queue;
 
 /// The value must be computed before it is used.
 const STALE: u8 = 1;
@@ -104,8 +103,8 @@ pub(crate) struct Graph {
     nodes: Chunks<Node>,
     free: Vec<NodeId>,
     misses: Misses,
-    /// By place: what waits, by (depth, row).
-    queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
+    /// By place: what waits.
+    queues: Vec<Queue>,
     /// A bit for each place: whether it has anything to do. A batch looks at no place that has nothing.
     busy: Vec<u64>,
     suspects: Vec<NodeId>,
@@ -137,7 +136,7 @@ impl Graph {
             nodes: Chunks::default(),
             free: Vec::new(),
             misses: Misses::new(places),
-            queues: (0..places).map(|_| BinaryHeap::new()).collect(),
+            queues: (0..places).map(|_| Queue::default()).collect(),
             busy: vec![0; places.div_ceil(64)],
             suspects: Vec::new(),
             stamp: 0,
@@ -268,8 +267,8 @@ impl Graph {
         let node = self.node_mut(id);
         if node.flags & QUEUED == 0 {
             node.flags |= QUEUED;
-            let (place, item) = (node.place, Reverse((node.depth, node.row)));
-            self.queues[place as usize].push(item);
+            let (place, depth, row) = (node.place, node.depth, node.row);
+            self.queues[place as usize].push(depth, row);
             self.set_busy(place);
         }
     }
@@ -297,13 +296,12 @@ impl Graph {
 
     /// The least depth at which a place has rows that wait.
     pub(crate) fn waiting(&self, place: Place) -> Option<u32> {
-        self.queues[place as usize].peek().map(|Reverse((depth, _))| *depth)
+        self.queues[place as usize].depth()
     }
 
     /// The next row of a place that waits at a depth.
     pub(crate) fn next(&mut self, place: Place, depth: u32) -> Option<Row> {
-        let queue = &mut self.queues[place as usize];
-        queue.peek().is_some_and(|Reverse((at, _))| *at == depth).then(|| queue.pop().map(|Reverse((_, row))| row))?
+        self.queues[place as usize].pop(depth)
     }
 
     /// The node left the queue.
@@ -385,17 +383,8 @@ impl Graph {
             return;
         }
         self.set_misses(id, new);
-        let wanted = self.next_stamp();
-        for target in nodes(new) {
-            self.node_mut(target).stamp = wanted;
-        }
-        // From the end, because removing moves the last edge into the gap.
-        for i in (0..self.node(id).reads.len()).rev() {
-            if let Read::Node(target) = self.node(id).reads[i].read()
-                && self.node(target).stamp != wanted
-            {
-                self.remove_read(id, i);
-            }
+        if self.node(id).reads.iter().any(|edge| edge.read().node().is_some()) {
+            self.drop_reads(id, new);
         }
         let kept = self.next_stamp();
         for i in 0..self.node(id).reads.len() {
@@ -407,14 +396,29 @@ impl Graph {
         // Most rows read the same for ever.
         reads.reserve_exact(new.len().saturating_sub(reads.len()));
         for target in nodes(new) {
-            if self.node(target).stamp != kept {
-                self.node_mut(target).stamp = kept;
+            if self.first_touch(target, kept) {
                 self.add_read(id, target);
             }
         }
         let reads = &mut self.node_mut(id).reads;
         if reads.spilled() && reads.len() * 4 <= reads.capacity() {
             reads.shrink_to_fit();
+        }
+    }
+
+    /// Drops the reads that are not among these.
+    fn drop_reads(&mut self, id: NodeId, new: &[Read]) {
+        let wanted = self.next_stamp();
+        for target in nodes(new) {
+            self.node_mut(target).stamp = wanted;
+        }
+        // From the end, because removing moves the last edge into the gap.
+        for i in (0..self.node(id).reads.len()).rev() {
+            if let Read::Node(target) = self.node(id).reads[i].read()
+                && self.node(target).stamp != wanted
+            {
+                self.remove_read(id, i);
+            }
         }
     }
 

@@ -196,6 +196,7 @@ mod groups;
 mod misses;
 mod node;
 mod pages;
+mod queue;
 mod rows;
 mod scope;
 mod set_hash;

@@ -374,12 +374,11 @@ impl<G: Group> View<G> {
         self.0.find(sort).map(|item| &item.entry)
     }
 
-    /// The entries whose sort keys are not below `from`, in order.
-    pub fn range_from<'a>(&'a self, from: &'a G::Sort) -> impl Iterator<Item = (&'a G::Sort, &'a G::Entry)> {
-        let (page, i) = self.0.locate(from);
-        let skip = match i {
-            Ok(i) | Err(i) => i,
-        };
+    /// The entries behind those whose sort keys are `before`, which must be the first ones, in order. What is skipped is
+    /// not looked through.
+    pub fn behind(&self, before: impl Fn(&G::Sort) -> bool) -> impl Iterator<Item = (&G::Sort, &G::Entry)> {
+        let page = self.0.pages.partition_point(|page| before(page.last()));
+        let skip = self.0.pages.get(page).map_or(0, |page| page.items.partition_point(|item| before(&item.sort)));
         self.0.pages[page..].iter().flat_map(|page| page.iter()).skip(skip)
     }
 

@@ -47,10 +47,17 @@ struct Data<T: Table> {
     rows: Rows<T::Key, Value<T>>,
     /// Input rows written since the last settling, with what they held then.
     written: Vec<(Row, Option<Arc<T::Value>>)>,
+    /// The value of all rows that have one, if it tells nothing but that.
+    nothing: Option<Arc<T::Value>>,
     /// What rows held at the last `take_changes`, for rows that have changed since. None: not tracked.
     changes: Option<Before<T>>,
     computed_total: u64,
     counts: Counts,
+}
+
+/// A value that rows share if it has no content.
+fn shared<V>(nothing: &mut Option<Arc<V>>, value: V) -> Arc<V> {
+    if size_of::<V>() > 0 { Arc::new(value) } else { nothing.get_or_insert_with(|| Arc::new(value)).clone() }
 }
 
 impl<T: Table> Data<T> {
@@ -86,6 +93,7 @@ impl<T: Table> TableStore<T> {
             data: RefCell::new(Data {
                 rows: Rows::default(),
                 written: Vec::new(),
+                nothing: None,
                 changes: None,
                 computed_total: 0,
                 counts: Counts::default(),
@@ -281,7 +289,7 @@ impl<T: Table> TableStore<T> {
         let data = &mut *self.data.borrow_mut();
         let now = &mut data.rows.slot_mut(row).payload.now;
         if now.as_deref() != value.as_ref() {
-            let old = std::mem::replace(now, value.map(Arc::new));
+            let old = std::mem::replace(now, value.map(|value| shared(&mut data.nothing, value)));
             data.note_change(row, old.as_ref());
             changed = true;
         }

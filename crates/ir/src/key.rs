@@ -67,6 +67,37 @@ impl<T: Ord> PartialOrd for Key<T> {
     }
 }
 
+/// A key where the order tells nothing: two are compared by their hashes, which takes a part of the time that their names
+/// take.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Unordered<T>(Key<T>);
+
+impl<T: Hash> Unordered<T> {
+    /// A key of a name.
+    pub fn hashed(name: T) -> Self {
+        Self(Key::hashed(name))
+    }
+}
+
+impl<T: Ord> Ord for Unordered<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_hash = self.0.0.hash.cmp(&other.0.0.hash);
+        by_hash.then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl<T: Ord> PartialOrd for Unordered<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Unordered<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for Key<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.name.fmt(f)

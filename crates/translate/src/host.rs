@@ -16,7 +16,7 @@ use envoy::{
     route::RouteAt,
 };
 use ir::{
-    Chain, Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteConfigId, filter::Scheme,
+    Chain, Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteConfigId, filter::Scheme, key::Unordered,
     matching::Precedence,
 };
 use units::AnyUnit;
@@ -35,7 +35,7 @@ use crate::{
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt, route_config},
         output::{ReferredEntry, ServedCluster},
         policy::{
-            Lost, Overridden, Override, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
+            Lost, Override, Overrides, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
             WithoutPrefix,
         },
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
@@ -294,7 +294,7 @@ fn hold(
     policies: &Policies,
     (chain, rule, listener): &(Chain, u32, ListenerId),
 ) {
-    let place = PolicyPlace::Rule(chain.clone(), *rule, listener.clone());
+    let place = Unordered::hashed(PolicyPlace::Rule(chain.clone(), *rule, listener.clone()));
     let closed = resolved.fault().map(|_| Standing::Closed);
     for (policy, standing) in policies.standings() {
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
@@ -316,7 +316,7 @@ fn hold(
             yielding.push(policy.clone());
         }
         told.push((policy.clone(), to.clone()));
-        scope.demand::<Overridden>((policy.clone(), to));
+        scope.emit::<Overrides>(policy.clone(), (to, place.clone()), ());
     };
     let mut before = None;
     for unit in &policies.units {
@@ -331,7 +331,7 @@ fn hold(
             let why = unit.words.last().cloned().map(Why::Annotation);
             for holder in wide(unit.field).iter().flat_map(|holders| holders.iter()) {
                 let to = Override { by: Winner::Policy(holder.clone()), why: why.clone() };
-                scope.demand::<Overridden>((policy.clone(), Arc::new(to)));
+                scope.emit::<Overrides>(policy.clone(), (Arc::new(to), place.clone()), ());
             }
         }
         // A wider scope does not know the rules that have the same slots. What is closed has none.

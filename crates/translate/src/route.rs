@@ -13,7 +13,7 @@ mod matches;
 mod session;
 mod stream;
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use api::shared::BackendObjectReference;
 use engine::{Lookup, Scope};
@@ -124,6 +124,6 @@ fn fault(reason: Reason, field: &str, message: impl Into<String>) -> Problem {
 }
 
 /// Turns a refused value at `field` into a fault.
-fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
-    move |invalid| fault(Reason::UnsupportedValue, &field, invalid.to_string())
+fn at(field: impl Display) -> impl FnOnce(Invalid) -> Problem {
+    move |invalid| fault(Reason::UnsupportedValue, &field.to_string(), invalid.to_string())
 }

@@ -103,6 +103,10 @@ struct Held {
 impl Held {
     /// Takes what changed for a Gateway that cannot be read out of `changed`, and adds what can be told by now.
     fn sift<K: Ord>(held: &mut BTreeSet<K>, changed: Vec<K>, is_unreadable: impl Fn(&K) -> bool) -> Vec<K> {
+        // As nearly always; `changed` is in order.
+        if held.is_empty() && !changed.iter().any(&is_unreadable) {
+            return changed;
+        }
         let all = std::mem::take(held).into_iter().chain(changed);
         let (unreadable, told): (BTreeSet<_>, BTreeSet<_>) = all.partition(|key| is_unreadable(key));
         *held = unreadable;

@@ -256,12 +256,12 @@ impl Spec {
             if let Some(name) = name {
                 // It may become the value of a header.
                 let checked = header::at_most_name(name).and_then(|()| header::value(name));
-                checked.map_err(Refused::at(&format!("{at}.name")))?;
+                checked.map_err(Refused::at(format_args!("{at}.name")))?;
             }
             let denies = denies(rule.action.as_deref(), &format!("{at}.action"))?;
             let outcome = denies.then(|| name.unwrap_or(UNNAMED).into());
             for (position, text) in rule.cidrs.iter().enumerate() {
-                let range = cidr::parse(text).map_err(Refused::at(&format!("{at}.cidrs[{position}]")))?;
+                let range = cidr::parse(text).map_err(Refused::at(format_args!("{at}.cidrs[{position}]")))?;
                 ranges.insert(range, outcome.clone());
             }
         }

@@ -172,16 +172,16 @@ fn sources(written: &[KeySource]) -> Result<Vec<(Place, String)>, Refused> {
             return Err(Refused::new(&field, "it names nothing; set header, query or cookie"));
         }
         if let Some(name) = header {
-            let name = header::client_name(name).map_err(Refused::at(&format!("{field}.header")))?;
+            let name = header::client_name(name).map_err(Refused::at(format_args!("{field}.header")))?;
             sources.push((Place::Header, name));
         }
         if let Some(name) = query {
-            sources.push((Place::Query, parameter(name).map_err(Refused::at(&format!("{field}.query")))?));
+            sources.push((Place::Query, parameter(name).map_err(Refused::at(format_args!("{field}.query")))?));
         }
         if let Some(name) = cookie {
             let cookie = header::name(name).map(|_| name.clone());
             let cookie = cookie.map_err(|_| Invalid::new(name, "it is not the name of a cookie", "use a token"));
-            sources.push((Place::Cookie, cookie.map_err(Refused::at(&format!("{field}.cookie")))?));
+            sources.push((Place::Cookie, cookie.map_err(Refused::at(format_args!("{field}.cookie")))?));
         }
     }
     if sources.is_empty() {

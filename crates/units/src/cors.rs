@@ -120,7 +120,7 @@ impl Unit for Cors {
 pub fn cors(written: &HttpCorsFilter) -> Result<filter::Cors, Refused> {
     let mut allow_origins = Vec::new();
     for (index, origin) in written.allow_origins.iter().enumerate() {
-        validate::cors::origin(origin).map_err(Refused::at(&format!("allowOrigins[{index}]")))?;
+        validate::cors::origin(origin).map_err(Refused::at(format_args!("allowOrigins[{index}]")))?;
         allow_origins.push(origin.as_ref().into());
     }
     let methods: Vec<_> = written.allow_methods.iter().map(HttpMethodWithWildcard::as_str).collect();
@@ -145,7 +145,7 @@ fn list(
 ) -> Result<Vec<Arc<str>>, Refused> {
     validate::cors::alone(list).map_err(Refused::at(field))?;
     for (index, entry) in list.iter().enumerate() {
-        check(entry.as_ref()).map_err(Refused::at(&format!("{field}[{index}]")))?;
+        check(entry.as_ref()).map_err(Refused::at(format_args!("{field}[{index}]")))?;
     }
     Ok(list.iter().map(|entry| entry.as_ref().into()).collect())
 }

@@ -182,7 +182,7 @@ impl WrittenEntry {
                 Ok(Entry::Generic { key: bounded(key, "generic.key")?, value: bounded(value, "generic.value")? })
             }
             ("Header", None, Some(name)) => {
-                let lower = header::match_name(&name).map_err(Refused::at(&format!("{field}.header")))?;
+                let lower = header::match_name(&name).map_err(Refused::at(format_args!("{field}.header")))?;
                 Ok(Entry::Header { name: lower, key: name })
             }
             ("RemoteAddress", None, None) => Ok(Entry::RemoteAddress),

@@ -169,6 +169,9 @@ impl Changes {
         ];
         for (list, headers, how) in written {
             let headers = headers.as_deref().unwrap_or_default();
+            if headers.is_empty() {
+                continue;
+            }
             spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
                 let headers = written.read(&format!("{field}.{list}[{index}]"), name, secrets)?;
@@ -191,9 +194,11 @@ impl Changes {
             }
         }
         let removed = remove.as_deref().unwrap_or_default();
-        spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
+        if !removed.is_empty() {
+            spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
+        }
         for (index, name) in removed.iter().enumerate() {
-            let name = header::modifiable_name(name).map_err(Refused::at(&format!("{field}.remove[{index}]")))?;
+            let name = header::modifiable_name(name).map_err(Refused::at(format_args!("{field}.remove[{index}]")))?;
             mutations.push(Action::Remove(name));
         }
         Ok(mutations.into_iter().map(|action| HeaderMutation { action: Some(action) }).collect())
@@ -209,12 +214,12 @@ impl Header {
         secrets: Option<&dyn SecretReader>,
     ) -> Result<Vec<(HeaderValue, bool)>, Refused> {
         let name = self.name.as_deref();
-        let read_name = |name: &str| read_name(name).map_err(Refused::at(&format!("{field}.name")));
+        let read_name = |name: &str| read_name(name).map_err(Refused::at(format_args!("{field}.name")));
         match (&self.value, &self.secret_ref) {
             (Some(value), None) => {
                 let name = name.ok_or_else(|| Refused::new(field, "it must have a name beside its value"))?;
                 let key = read_name(name)?;
-                let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
+                let value = header::value(value).map_err(Refused::at(format_args!("{field}.value")))?;
                 Ok(vec![(HeaderValue { key, value, ..HeaderValue::default() }, false)])
             }
             (None, Some(reference)) => {

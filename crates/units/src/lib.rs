@@ -49,7 +49,7 @@ mod transformation;
 pub mod upstream;
 mod url_rewrite;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
 use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
 use envoy::slots;
@@ -229,8 +229,8 @@ impl Refused {
     }
 
     /// What turns a refused value at `field` into this.
-    fn at(field: &str) -> impl FnOnce(validate::Invalid) -> Self {
-        move |invalid| Self::new(field, invalid.to_string())
+    fn at(field: impl fmt::Display) -> impl FnOnce(validate::Invalid) -> Self {
+        move |invalid| Self::new(&field.to_string(), invalid.to_string())
     }
 
     /// The same of a whole policy; `unit` is the unit's field.
@@ -267,9 +267,14 @@ macro_rules! units {
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
 
+            /// The place of a field in `FIELDS`.
+            pub fn place(field: &str) -> Option<usize> {
+                Self::FIELDS.iter().position(|known| *known == field)
+            }
+
             /// What deep merging does to the unit of a field.
             pub fn deep_at(field: &str) -> Option<Deep> {
-                Self::FIELDS.iter().position(|known| *known == field).map(|at| Self::DEEP[at])
+                Self::place(field).map(|at| Self::DEEP[at])
             }
 
             /// The kinds of objects for which the unit of a field can be set.
@@ -472,30 +477,36 @@ pub struct Others<'a> {
 /// Where it says anything that is no unit: nobody knows for what that would count.
 pub fn read(policy: &TrafficPolicySpec, written: &Value, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
     let fields: Vec<_> = policy.fields.names().map(|name| (name, &written[name])).collect();
-    let written = by_unit(&fields)?;
-    let mut unsupported = written.iter().map(|(field, _)| &**field).filter(|field| !AnyUnit::FIELDS.contains(field));
-    if let Some(first) = unsupported.next() {
-        let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
+    let written = by_unit(&fields)?.into_iter().map(|(field, value)| (AnyUnit::place(&field), field, value));
+    let (mut written, unsupported): (Vec<_>, Vec<_>) = written.partition(|(place, ..)| place.is_some());
+    if let Some(((_, first, _), others)) = unsupported.split_first() {
+        let others = others.iter().fold(String::new(), |others, (_, name, _)| others + ", nor is " + name);
         let message = format!(
             "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
         );
         return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
     }
-    let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
-    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
-    let said = written.filter_map(|(field, written)| {
+    written.sort_unstable_by_key(|(place, ..)| *place);
+    let said = written.into_iter().filter_map(|(place, _, written)| {
+        let field = AnyUnit::FIELDS[place?];
         let unit = AnyUnit::read(field, written, policy, others).transpose()?;
         Some(ParsedUnit { field, unit: unit.map(SharedUnit::from) })
     });
     Ok(said.collect())
 }
 
+/// The names of fields whose own fields are units.
+static GROUPS: LazyLock<Box<[&str]>> = LazyLock::new(|| {
+    let mut groups: Vec<_> = AnyUnit::FIELDS.iter().filter_map(|field| Some(field.split_once('.')?.0)).collect();
+    groups.dedup();
+    groups.into()
+});
+
 /// The fields of a policy as units have them, each with what is written there.
 fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a Value)>, Problem> {
-    let mut written: Vec<(Cow<'_, str>, &Value)> = Vec::new();
+    let mut written: Vec<(Cow<'_, str>, &Value)> = Vec::with_capacity(fields.len());
     for (name, value) in fields {
-        let is_in_group = |field: &&str| field.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.'));
-        if !AnyUnit::FIELDS.iter().any(is_in_group) {
+        if !GROUPS.contains(name) {
             written.push(((*name).into(), value));
             continue;
         }
@@ -514,7 +525,8 @@ fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a
 
 /// The extensions that a policy names, whatever its units make of them, each with its field.
 pub fn extensions(policy: &TrafficPolicySpec) -> Vec<(String, ExtensionReference)> {
-    let fields: Vec<_> = policy.fields.iter().collect();
+    // Nothing else is read.
+    let fields: Vec<_> = policy.fields.with("extensionRef").collect();
     let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value)).collect();
     let named = by_unit(&fields).unwrap_or_default().into_iter().filter_map(|(field, value)| {
         let reference = serde_json::from_value(value.get("extensionRef")?.clone()).ok()?;

@@ -163,7 +163,7 @@ impl TokenBucket {
         let tokens = |number: i64, field: &str| {
             u32::try_from(number).ok().filter(|tokens| *tokens > 0).ok_or_else(|| {
                 let invalid = Invalid::new(&number.to_string(), "it is no number of requests", "use 1 or more");
-                Refused::at(&format!("tokenBucket.{field}"))(invalid)
+                Refused::at(format_args!("tokenBucket.{field}"))(invalid)
             })
         };
         let interval = duration::parse(&self.fill_interval).map_err(Refused::at("tokenBucket.fillInterval"))?;

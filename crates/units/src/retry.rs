@@ -87,13 +87,13 @@ impl Unit for Retry {
             if !CONDITIONS.contains(&&**condition) {
                 let remedy = format!("use one of {}", CONDITIONS.join(", "));
                 let invalid = Invalid::new(condition, "it is no condition for a retry", remedy);
-                return Err(Refused::at(&format!("retryOn[{index}]"))(invalid));
+                return Err(Refused::at(format_args!("retryOn[{index}]"))(invalid));
             }
             conditions.push(condition.as_str().into());
         }
         let mut codes = Vec::with_capacity(written.status_codes.len());
         for (index, code) in written.status_codes.iter().enumerate() {
-            let code = number::retry_status(*code).map_err(Refused::at(&format!("statusCodes[{index}]")))?;
+            let code = number::retry_status(*code).map_err(Refused::at(format_args!("statusCodes[{index}]")))?;
             codes.extend(u16::try_from(code));
         }
         codes.sort_unstable();

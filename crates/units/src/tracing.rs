@@ -253,7 +253,11 @@ impl Attribute {
         let needed = |text: &str, at: &str| {
             let invalid =
                 || Invalid::new(text, "it is empty, which Envoy refuses", "write a text, or remove the attribute");
-            if text.is_empty() { Err(Refused::at(&format!("{field}.{at}"))(invalid())) } else { Ok(text.to_owned()) }
+            if text.is_empty() {
+                Err(Refused::at(format_args!("{field}.{at}"))(invalid()))
+            } else {
+                Ok(text.to_owned())
+            }
         };
         if self.environment.is_some() {
             let message = "what the environment of a proxy says is not for policies; use another kind of value";
@@ -264,7 +268,7 @@ impl Attribute {
                 Type::Literal(custom_tag::Literal { value: needed(&literal.value, "literal.value")? })
             }
             (None, Some(RequestHeader { name, default_value }), None) => {
-                let name = header::name(name).map_err(Refused::at(&format!("{field}.requestHeader.name")))?;
+                let name = header::name(name).map_err(Refused::at(format_args!("{field}.requestHeader.name")))?;
                 // No operator of Envoy's formats has a default value.
                 if default_value.is_empty() {
                     Type::Value(format!("%REQ({name}):{LONGEST_HEADER}%"))
@@ -281,7 +285,7 @@ impl Attribute {
                     other => {
                         let remedy = "use Request, Route, Cluster or Host";
                         let invalid = Invalid::new(other, "there is no such kind of metadata", remedy);
-                        return Err(Refused::at(&format!("{field}.metadata.kind"))(invalid));
+                        return Err(Refused::at(format_args!("{field}.metadata.kind"))(invalid));
                     }
                 };
                 let key = needed(&metadata_key.key, "metadata.metadataKey.key")?;

@@ -326,12 +326,12 @@ impl Written {
         spec::at_most(&self.add, &format!("{field}.add"), MOST_HEADERS)?;
         for (index, header) in self.add.iter().enumerate() {
             let at = format!("{field}.add[{index}]");
-            let name = direction.name()(&header.name).map_err(Refused::at(&format!("{at}.name")))?;
+            let name = direction.name()(&header.name).map_err(Refused::at(format_args!("{at}.name")))?;
             changes.push(Change::Add(name, header.value(&at, direction, parsed)?));
         }
         spec::at_most(&self.remove, &format!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in self.remove.iter().enumerate() {
-            let name = header::modifiable_name(name).map_err(Refused::at(&format!("{field}.remove[{index}]")))?;
+            let name = header::modifiable_name(name).map_err(Refused::at(format_args!("{field}.remove[{index}]")))?;
             changes.push(Change::Remove(name));
         }
         spec::at_most(&self.dynamic_metadata, &format!("{field}.dynamicMetadata"), MOST_HEADERS)?;
@@ -382,7 +382,7 @@ impl Header {
             }
             return Ok(Change::Set(lower, value));
         }
-        let named = |name: Name| name(&self.name).map_err(Refused::at(&format!("{at}.name")));
+        let named = |name: Name| name(&self.name).map_err(Refused::at(format_args!("{at}.name")));
         if value.text() == Some("") {
             return Ok(Change::Remove(named(header::modifiable_name)?));
         }
@@ -455,12 +455,12 @@ impl Metadata {
                 continue;
             };
             let invalid = Invalid::new(name, why, "write a name of 1 to 256 characters");
-            return Err(Refused::at(&format!("{at}.{field}"))(invalid));
+            return Err(Refused::at(format_args!("{at}.{field}"))(invalid));
         }
         if self.namespace.starts_with("envoy.") || self.namespace.starts_with("portcullis.") {
             let why = "filters write there what others trust, and nobody else may";
             let invalid = Invalid::new(&self.namespace, why, "use a namespace of your own");
-            return Err(Refused::at(&format!("{at}.namespace"))(invalid));
+            return Err(Refused::at(format_args!("{at}.namespace"))(invalid));
         }
         let field = format!("{at}.value.stringValue");
         let Some(text) = self.value.string_value.as_deref().filter(|text| !text.is_empty()) else {

@@ -93,7 +93,7 @@ proptest! {
                 prop_assert_eq!(view.get(&sort).copied(), model.get(&sort).copied());
                 prop_assert_eq!(view.first().map(|(sort, _)| *sort), model.keys().next().copied());
                 prop_assert_eq!(view.last().map(|(sort, _)| *sort), model.keys().next_back().copied());
-                let tail: Vec<u16> = view.range_from(&sort).map(|(sort, _)| *sort).collect();
+                let tail: Vec<u16> = view.behind(|at| *at < sort).map(|(sort, _)| *sort).collect();
                 prop_assert_eq!(tail, model.range(sort..).map(|(sort, _)| *sort).collect::<Vec<_>>());
 
                 prop_assert_eq!(&entries(&kept), &kept_model.clone().into_iter().collect::<Vec<_>>());

@@ -12,8 +12,7 @@ use crate::{
     tables::backend::ConfigPolicyRow,
     tables::edition::Source,
     tables::policy::{
-        InvalidPolicies, InvalidPolicy, Overridden, Overrides, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
-        UsedEntry, WithoutPrefix,
+        InvalidPolicies, InvalidPolicy, PolicyAt, PolicyGateways, PolicyRow, Prefixless, UsedEntry, WithoutPrefix,
     },
     tables::tls::TlsPolicyRow,
     words::MAX_LISTED,
@@ -22,13 +21,6 @@ use crate::{
 impl Derived for PolicyAt {
     fn compute(scope: &Emitter<'_>, (policy, gateway): &(ObjectId, NsName)) -> Option<()> {
         scope.emit::<PolicyGateways>(policy.clone(), gateway.clone(), ());
-        Some(())
-    }
-}
-
-impl Derived for Overridden {
-    fn compute(scope: &Emitter<'_>, (policy, by): &Self::Key) -> Option<()> {
-        scope.emit::<Overrides>(policy.clone(), by.clone(), ());
         Some(())
     }
 }
@@ -81,7 +73,7 @@ impl Derived for InvalidPolicies {
         // Rules of other namespaces are counted, not named: whoever reads this may not know them.
         let first = (RouteId::first_of(id.namespace.clone()), 0);
         let own = prefixless
-            .range_from(&first)
+            .behind(|at| *at < first)
             .map(|(at, ())| at)
             .take_while(|(route, _)| *route.namespace() == id.namespace);
         let mut listed: Vec<_> =

@@ -58,9 +58,8 @@ pub(super) type UnitKey = (bool, usize);
 
 impl Supplied {
     fn new(policy: &ObjectId, parsed: &ParsedUnit, order: Order) -> Self {
-        let place = AnyUnit::FIELDS.iter().position(|field| *field == parsed.field);
         // What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
-        let key = (policy.kind != Kind::RewritePolicy, place.unwrap_or(usize::MAX));
+        let key = (policy.kind != Kind::RewritePolicy, AnyUnit::place(parsed.field).unwrap_or(usize::MAX));
         Self { policy: policy.clone(), parsed: parsed.clone(), with: Vec::new(), order, key }
     }
 

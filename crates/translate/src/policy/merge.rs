@@ -60,20 +60,81 @@ pub(super) fn all_merged<'a>(
     merge_each(levels, keys.into_iter())
 }
 
-/// What levels come to for these units. Those that are heard of one often are of the next.
+/// What levels come to for these units.
 pub(super) fn merge_each<'a>(
     levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
     keys: impl Iterator<Item = UnitKey>,
 ) -> impl Iterator<Item = Arc<Merged>> {
-    let mut before: Option<Arc<Verdict>> = None;
+    let mut before: Option<Heard<'a>> = None;
     keys.filter_map(move |key| {
-        let (unit, mut outcome) = merge(levels.clone(), key)?;
-        match &before {
-            Some(known) if **known == *outcome => outcome.verdict = known.clone(),
-            _ => before = Some(outcome.verdict.clone()),
-        }
-        Some(Arc::new(Merged { key, unit, outcome }))
+        let heard = heard_of(levels.clone(), key, before.as_ref())?;
+        let Heard { unit, verdict, .. } = &heard;
+        let outcome = UnitOutcome { field: heard.field, verdict: verdict.clone() };
+        let merged = Arc::new(Merged { key, unit: unit.clone(), outcome });
+        before = Some(heard);
+        Some(merged)
     })
+}
+
+/// Who says a unit, and who is heard.
+struct Heard<'a> {
+    /// Where each level says it, if its first policy says it alone and none of the levels is merged deeply.
+    says: Option<Vec<Says<'a>>>,
+    /// The one of `says` that holds.
+    holds: usize,
+    field: &'static str,
+    unit: Result<SharedUnit, Broken>,
+    verdict: Arc<Verdict>,
+}
+
+/// What the one policy of a level says of a unit.
+struct Says<'a> {
+    place: usize,
+    supplied: &'a Supplied,
+}
+
+/// Those that are heard of one unit often are of the next, as where one policy of each level says several: they are asked once.
+fn heard_of<'a>(
+    levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
+    key: UnitKey,
+    before: Option<&Heard<'a>>,
+) -> Option<Heard<'a>> {
+    let says = says(levels.clone(), key);
+    let same = before.zip(says.as_deref()).filter(|(before, says)| {
+        let is_same = |(a, b): (&Says<'_>, &Says<'_>)| a.place == b.place && a.supplied.policy == b.supplied.policy;
+        before.says.as_deref().is_some_and(|known| known.len() == says.len() && known.iter().zip(*says).all(is_same))
+    });
+    if let Some((before, said)) = same {
+        let Says { place, supplied } = &said[before.holds];
+        let unit = supplied.parsed.unit.clone().map_err(|problem| broken(supplied, *place, problem));
+        let (holds, field, verdict) = (before.holds, supplied.parsed.field, before.verdict.clone());
+        return Some(Heard { says, holds, field, unit, verdict });
+    }
+    let Folded { field, place, unit, verdict } = merge(levels, key)?;
+    let holds = says.iter().flatten().position(|says| says.place == place).unwrap_or_default();
+    let verdict = match before {
+        Some(before) if *before.verdict == verdict => before.verdict.clone(),
+        _ => Arc::new(verdict),
+    };
+    Some(Heard { says, holds, field, unit, verdict })
+}
+
+/// Where levels say a unit; none where any says more than one thing of it, or may be merged.
+fn says<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> Option<Vec<Says<'a>>> {
+    let mut says = Vec::new();
+    for (place, level) in levels {
+        let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
+        let Some(supplied) = saying.next() else { continue };
+        if level.priority.deep || !supplied.with.is_empty() || saying.next().is_some() {
+            return None;
+        }
+        says.push(Says { place, supplied });
+    }
+    Some(says)
+}
+
+fn broken(supplied: &Supplied, place: usize, problem: Problem) -> Broken {
+    Broken { policy: supplied.policy.clone(), level: place, problem }
 }
 
 /// The units that levels say, each once, in their order.
@@ -90,8 +151,19 @@ pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl
     all_merged(levels.enumerate()).filter(|merged| merged.unit.is_ok())
 }
 
+/// What levels come to for a unit.
+struct Folded {
+    field: &'static str,
+    /// The place of the level that holds, or is preferred.
+    place: usize,
+    unit: Result<SharedUnit, Broken>,
+    verdict: Verdict,
+}
+
 /// What levels come to so far.
 struct Fold<'a> {
+    /// As in [`Folded`].
+    place: usize,
     unit: Result<SharedUnit, Broken>,
     from: Vec<&'a ObjectId>,
     overridden: Vec<(&'a ObjectId, Option<Arc<Override>>)>,
@@ -99,10 +171,7 @@ struct Fold<'a> {
 }
 
 /// What `levels`, the nearest first, come to for a unit; none where none of them says it.
-fn merge<'a>(
-    levels: impl Iterator<Item = (usize, &'a Level)>,
-    key: UnitKey,
-) -> Option<(Result<SharedUnit, Broken>, UnitOutcome)> {
+fn merge<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> Option<Folded> {
     let mut merged: Option<(&'static str, Fold<'_>)> = None;
     for (place, level) in levels {
         let Some((field, above)) = of_level(level, place, key) else { continue };
@@ -112,7 +181,7 @@ fn merge<'a>(
         };
         merged = Some((field, folded));
     }
-    let (field, Fold { unit, from, overridden, words }) = merged?;
+    let (field, Fold { place, unit, from, overridden, words }) = merged?;
     // One policy may stand at several levels.
     let mut winners: Vec<&ObjectId> = Vec::with_capacity(from.len());
     winners
@@ -123,18 +192,19 @@ fn merge<'a>(
             lost.push(Lost { policy: policy.clone(), to });
         }
     }
-    let winners: Box<[_]> = winners.into_iter().cloned().map(Winner::Policy).collect();
-    Some((unit, UnitOutcome::new(field, winners, lost, words)))
+    let winners = winners.into_iter().cloned().map(Winner::Policy).collect();
+    let verdict = Verdict { winners, overridden: lost.into(), words: words.into() };
+    Some(Folded { field, place, unit, verdict })
 }
 
 /// Within a level the first holds as a whole, with those that add to it.
 fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<(&'static str, Fold<'_>)> {
     let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
-    let broken = |problem| Broken { policy: first.policy.clone(), level: place, problem };
     let lost = |other: &Supplied| Some(to(&first.policy, first.goes_before(other)));
     let folded = Fold {
-        unit: first.parsed.unit.clone().map_err(broken),
+        place,
+        unit: first.parsed.unit.clone().map_err(|problem| broken(first, place, problem)),
         from: std::iter::once(&first.policy).chain(&first.with).collect(),
         overridden: saying.map(|other| (&other.policy, lost(other))).collect(),
         words: Vec::new(),
@@ -174,14 +244,15 @@ fn join<'a>(below: Fold<'a>, above: Fold<'a>, level: &Level, place: usize) -> Fo
         let of_below = below.overridden.iter().map(|one| again(one, !prefers_parent));
         let of_above = above.overridden.iter().map(|one| again(one, prefers_parent));
         let overridden = other.from.iter().map(|policy| lost(policy)).chain(of_below).chain(of_above).collect();
-        let Fold { unit, from, .. } = if prefers_parent { above } else { below };
-        return Fold { unit, from, overridden, words };
+        let Fold { place, unit, from, .. } = if prefers_parent { above } else { below };
+        return Fold { place, unit, from, overridden, words };
     };
+    let held = preferred.place;
     let unit = unit.and_then(|unit| served(unit, preferred, place));
     let Fold { mut from, mut overridden, .. } = below;
     from.extend(above.from);
     overridden.extend(above.overridden);
-    Fold { unit, from, overridden, words }
+    Fold { place: held, unit, from, overridden, words }
 }
 
 /// What holds in the place of policies, where that is this one.

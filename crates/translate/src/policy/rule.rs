@@ -101,7 +101,8 @@ impl Inherited {
         let all = || levels.iter().map(AsRef::as_ref);
         // The rule below has the first place.
         let units = all_merged((1..).zip(all())).collect();
-        let (slots, policies) = (slot_fields(all()), policies(all()));
+        let slots = levels.iter().fold(Arc::default(), |slots, level| level.slots_with(&slots));
+        let policies = policies(all());
         Self { levels, units, slots, policies }
     }
 
@@ -123,6 +124,19 @@ fn policies<'a>(levels: impl Iterator<Item = &'a Level>) -> Arc<[ObjectId]> {
 }
 
 impl Level {
+    /// The fields that it has in slots, beside these, which stand in order.
+    fn slots_with(&self, others: &Arc<[&'static str]>) -> Arc<[&'static str]> {
+        let own = self.units.iter().map(|supplied| supplied.parsed.field);
+        let mut own: Vec<_> = own.filter(|field| AnyUnit::is_slot_at(field) && !others.contains(field)).collect();
+        if own.is_empty() {
+            return others.clone();
+        }
+        own.extend(&**others);
+        own.sort_unstable();
+        own.dedup();
+        own.into()
+    }
+
     /// This level below others; `field` is that of its rule, `wide` what it has to know of where it is served.
     fn below(self, inherited: &Inherited, wide: Option<&Wide<'_, '_>>, field: &str) -> Effective {
         let above = &inherited.levels;
@@ -137,7 +151,7 @@ impl Level {
             broken.map(|(at, message)| Problem::new(Severity::Replaced, Reason::UnsupportedValue, at, message));
         let own = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
         // The slots that rules above and the rule itself have decide what else is read of where it is served.
-        let slots = if self.units.is_empty() { inherited.slots.clone() } else { slot_fields(own()) };
+        let slots = self.slots_with(&inherited.slots);
         let words: Vec<_> = wide.map(|wide| wide.words(&slots)).unwrap_or_default();
         let merged = words
             .iter()
@@ -206,15 +220,6 @@ impl Lookup for HandedDown {
     fn depth((chain, _): &(Chain, u32)) -> u32 {
         chain.depth()
     }
-}
-
-/// The fields that levels have in slots, each once.
-fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Arc<[&'static str]> {
-    let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.parsed.field).collect();
-    fields.retain(|field| AnyUnit::is_slot_at(field));
-    fields.sort_unstable();
-    fields.dedup();
-    fields.into()
 }
 
 /// What a rule's own policies and those above it come to; `wide` is where it is served, if that matters.

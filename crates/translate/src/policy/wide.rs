@@ -21,7 +21,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Engine, Lookup, Scope};
 use envoy::{bytes, resource::Encoded, slots::is_merged};
-use ir::{ListenerId, ListenerName, NsName, ParentId, Reason, delegation::Priority, rule::Slot};
+use ir::{ListenerId, ListenerName, NsName, ParentId, Reason, delegation::Priority, key::Unordered, rule::Slot};
 use units::{AnyUnit, Deep};
 
 use super::{
@@ -37,7 +37,7 @@ use crate::{
         gateway::{Fault, GatewayRow, ListenerModel},
         input::{ClearedWide, Gateways, ObjectKey, RefusedWide, Strict},
         policy::{
-            Lost, Overridden, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
+            Lost, Overrides, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
         },
         set::{ParentOf, SetRow},
     },
@@ -441,7 +441,7 @@ impl Derived for WidePolicies {
             let all = || own.0.iter().chain(&of_parent.0).chain(&of_gateway.0);
             let mut policies: Vec<_> = all().map(|source| source.key.clone()).collect();
             distinct(&mut policies);
-            let place = PolicyPlace::Listener(listener);
+            let place = Unordered::hashed(PolicyPlace::Listener(listener));
             let stands = |policy: &ObjectId, standing| {
                 scope.emit::<Standings>(policy.clone(), place.clone(), standing);
             };
@@ -465,7 +465,7 @@ impl Derived for WidePolicies {
             }
             for Lost { policy, to } in units().flat_map(|merged| &*merged.outcome.overridden) {
                 if let Some(to) = to {
-                    scope.demand::<Overridden>((policy.clone(), to.clone()));
+                    scope.emit::<Overrides>(policy.clone(), (to.clone(), place.clone()), ());
                 }
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn read(
         return Err(fault(Reason::UnsupportedValue, &format!("{field}.backendRefs"), message));
     }
     let weights = handling.backends.iter().map(|backend| backend.weight);
-    validate::number::total_weight(weights).map_err(at(format!("{field}.backendRefs")))?;
+    validate::number::total_weight(weights).map_err(at(format_args!("{field}.backendRefs")))?;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ fn read_delegate(written: &HttpBackendRef, field: String) -> Result<DelegateSpec
 }
 
 fn read_backend(written: &HttpBackendRef, field: String) -> Result<BackendSpec, Problem> {
-    let weight = validate::number::weight(written.weight.into()).map_err(at(format!("{field}.weight")))?;
+    let weight = validate::number::weight(written.weight.into()).map_err(at(format_args!("{field}.weight")))?;
     let changes = filters::read(&written.filters, Level::Backend, &field).map(|Handling { fields, .. }| Changes {
         request_headers: fields.request_headers,
         response_headers: fields.response_headers,

@@ -174,14 +174,14 @@ fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a 
 
 fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Problem> {
     let mut modifier = HeaderModifier::default();
-    validate::header::changes(written.set.len() + written.add.len()).map_err(at(field.into()))?;
+    validate::header::changes(written.set.len() + written.add.len()).map_err(at(field))?;
     for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
         into.reserve_exact(list.len());
         for (index, header) in list.iter().enumerate() {
-            let place = format!("{field}.{name}[{index}]");
+            let place = format_args!("{field}.{name}[{index}]");
             let name: Arc<str> =
-                validate::header::settable_name(&header.name).map_err(at(format!("{place}.name")))?.into();
-            validate::header::value(&header.value).map_err(at(format!("{place}.value")))?;
+                validate::header::settable_name(&header.name).map_err(at(format_args!("{place}.name")))?.into();
+            validate::header::value(&header.value).map_err(at(format_args!("{place}.value")))?;
             // Gateway API: of entries with an equivalent name the first counts.
             if !into.iter().any(|(other, _): &(Arc<str>, Arc<str>)| *other == name) {
                 into.push((name, header.value.as_ref().into()));
@@ -191,7 +191,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
     modifier.remove.reserve_exact(written.remove.len());
     for (index, name) in written.remove.iter().enumerate() {
         let name: Arc<str> =
-            validate::header::modifiable_name(name).map_err(at(format!("{field}.remove[{index}]")))?.into();
+            validate::header::modifiable_name(name).map_err(at(format_args!("{field}.remove[{index}]")))?.into();
         if !modifier.remove.contains(&name) {
             modifier.remove.push(name);
         }
@@ -206,11 +206,11 @@ fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: &str) -> Re
             return Err(fault(Reason::UnsupportedValue, field, message));
         }
         (Some(percent), None) => {
-            Some((validate::number::percent((*percent).into()).map_err(at(format!("{field}.percent")))?, 100))
+            Some((validate::number::percent((*percent).into()).map_err(at(format_args!("{field}.percent")))?, 100))
         }
         (None, Some(fraction)) => {
             let millionths = validate::number::fraction(fraction.numerator.into(), Some(fraction.denominator.into()));
-            Some((millionths.map_err(at(format!("{field}.fraction")))?, 1_000_000))
+            Some((millionths.map_err(at(format_args!("{field}.fraction")))?, 1_000_000))
         }
         (None, None) => None,
     };
@@ -229,15 +229,16 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) 
         Some(ApiScheme::Https) => Some(Scheme::Https),
         Some(ApiScheme::Unknown(other)) => {
             let invalid = Invalid::new(other, "it is not a scheme to redirect to", "use http or https");
-            return Err(at(format!("{field}.scheme"))(invalid));
+            return Err(at(format_args!("{field}.scheme"))(invalid));
         }
     };
     let port = written.port.map(|port| validate::number::port(port.into())).transpose();
-    let status = validate::number::redirect_status(written.status_code).map_err(at(format!("{field}.statusCode")))?;
+    let status =
+        validate::number::redirect_status(written.status_code).map_err(at(format_args!("{field}.statusCode")))?;
     Ok(Redirect {
         scheme,
         hostname: hostname(written.hostname.as_ref(), field)?,
-        port: port.map_err(at(format!("{field}.port")))?,
+        port: port.map_err(at(format_args!("{field}.port")))?,
         path: path(
             written.path.as_ref(),
             level,
@@ -266,7 +267,7 @@ fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: &str) -> Res
 
 fn hostname(written: Option<&Arc<str>>, field: &str) -> Result<Option<Arc<str>>, Problem> {
     let Some(hostname) = written else { return Ok(None) };
-    validate::hostname::precise(hostname).map_err(at(format!("{field}.hostname")))?;
+    validate::hostname::precise(hostname).map_err(at(format_args!("{field}.hostname")))?;
     Ok(Some(hostname.clone()))
 }
 
@@ -283,7 +284,7 @@ fn path(
     let Some(modifier) = written else { return Ok(None) };
     match (&modifier.r#type, &modifier.replace_full_path, &modifier.replace_prefix_match) {
         (HttpPathModifierType::ReplaceFullPath, Some(path), _) => {
-            full(path).map_err(at(format!("{field}.replaceFullPath")))?;
+            full(path).map_err(at(format_args!("{field}.replaceFullPath")))?;
             Ok(Some(PathModifier::Full(path.as_ref().into())))
         }
         (HttpPathModifierType::ReplacePrefixMatch, _, Some(path)) => {
@@ -298,7 +299,7 @@ fn path(
         }
         (HttpPathModifierType::Unknown(other), ..) => {
             let remedy = "use ReplaceFullPath or ReplacePrefixMatch";
-            Err(at(format!("{field}.type"))(Invalid::new(other, "it is not a way to change a path", remedy)))
+            Err(at(format_args!("{field}.type"))(Invalid::new(other, "it is not a way to change a path", remedy)))
         }
         (kind, ..) => {
             let message = format!("the value that belongs to type {kind} is missing");

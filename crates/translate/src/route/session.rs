@@ -20,10 +20,10 @@ pub(super) fn read(written: &ApiSession, field: &str) -> Result<SessionPersisten
     let name = written.session_name.as_deref().filter(|name| !name.is_empty());
     let lifetime = written.cookie_config.as_ref().map(|config| &config.lifetime_type);
     let absolute = written.absolute_timeout.as_ref().map(|duration| validate::duration::parse(&duration.0)).transpose();
-    let absolute = absolute.map_err(at(format!("{field}.absoluteTimeout")))?;
+    let absolute = absolute.map_err(at(format_args!("{field}.absoluteTimeout")))?;
     let carrier = match &written.r#type {
         SessionPersistenceType::Cookie => {
-            name.map_or(Ok(()), validate::name::cookie).map_err(at(format!("{field}.sessionName")))?;
+            name.map_or(Ok(()), validate::name::cookie).map_err(at(format_args!("{field}.sessionName")))?;
             let ttl = match (lifetime, absolute) {
                 (None | Some(CookieLifetimeType::Session), None) => None,
                 (None | Some(CookieLifetimeType::Session), Some(_)) => {
@@ -42,7 +42,7 @@ pub(super) fn read(written: &ApiSession, field: &str) -> Result<SessionPersisten
                 }
                 (Some(CookieLifetimeType::Unknown(other)), _) => {
                     let invalid = Invalid::new(other, "it is not a lifetime of a cookie", "use Session or Permanent");
-                    return Err(at(format!("{field}.cookieConfig.lifetimeType"))(invalid));
+                    return Err(at(format_args!("{field}.cookieConfig.lifetimeType"))(invalid));
                 }
             };
             SessionCarrier::Cookie { name: name.map(Arc::from), path: "/".into(), ttl }
@@ -53,12 +53,12 @@ pub(super) fn read(written: &ApiSession, field: &str) -> Result<SessionPersisten
                 return Err(fault(Reason::UnsupportedValue, &format!("{field}.absoluteTimeout"), message));
             }
             let name = validate::name::session_header(name.unwrap_or(SESSION_HEADER))
-                .map_err(at(format!("{field}.sessionName")))?;
+                .map_err(at(format_args!("{field}.sessionName")))?;
             SessionCarrier::Header { name: name.into() }
         }
         SessionPersistenceType::Unknown(other) => {
             let invalid = Invalid::new(other, "it is no way to carry a session", "use Cookie or Header");
-            return Err(at(format!("{field}.type"))(invalid));
+            return Err(at(format_args!("{field}.type"))(invalid));
         }
     };
     Ok(SessionPersistence { carrier })

@@ -238,12 +238,14 @@ fn in_words(counts: &StandingCounts, overrides: Option<&str>) -> String {
 /// What holds in place of a policy, the first of them by name; none where nothing does.
 fn overrides(scope: &Scope<'_>, id: &ObjectId) -> Option<String> {
     let overrides = scope.group::<Overrides>(id);
-    let mut names: Vec<_> = overrides.iter().take(MAX_LISTED).map(|(by, ())| name(id, by)).collect();
+    // One may hold in its place at many places.
+    let next = |known: Option<&Arc<Override>>| {
+        overrides.behind(|(by, _)| known.is_some_and(|known| by <= known)).next().map(|((by, _), ())| by)
+    };
+    let mut all = std::iter::successors(next(None), |known| next(Some(known)));
+    let mut names: Vec<_> = all.by_ref().take(MAX_LISTED).map(|by| name(id, by)).collect();
     names.dedup();
-    let more = overrides.len().saturating_sub(MAX_LISTED);
-    if more > 0 {
-        names.push(format!("and {more} more"));
-    }
+    names.extend(all.next().map(|_| "and others".to_owned()));
     (!names.is_empty()).then(|| names.join("; "))
 }
 

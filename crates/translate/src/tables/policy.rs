@@ -4,7 +4,9 @@ use std::{cmp::Reverse, fmt, ops::Deref, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
 use engine::{Group, Summary};
-use ir::{Chain, Edition, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
+use ir::{
+    Chain, Edition, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, key::Unordered, matching::Age,
+};
 use units::ParsedUnit;
 
 use super::edition::Source;
@@ -27,8 +29,6 @@ tables! {
     Sections: ObjectId => Box<[Arc<str>]>;
     /// A policy that applies to something that a Gateway serves.
     PolicyAt: (ObjectId, NsName) => ();
-    /// What holds somewhere in place of a policy, and why.
-    Overridden: (ObjectId, Arc<Override>) => ();
     /// An entry of a RewritePolicy that is used, by its place.
     UsedEntry: (ObjectId, u32) => ();
     /// A rule with matches that have no prefix, where a policy needs one.
@@ -56,8 +56,8 @@ groups! {
     ListenerSelecting: Source<(Kind, Arc<str>, Option<(Box<str>, Box<str>)>)>, (Rank, u32) => Arc<Selector>;
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
-    /// What holds in place of a policy, where something does.
-    Overrides: ObjectId, Arc<Override> => ();
+    /// What holds in place of a policy, and where.
+    Overrides: ObjectId, (Arc<Override>, Unordered<PolicyPlace>) => ();
     /// Rules with matches that have no prefix, where a policy needs one.
     Prefixless: ObjectId, (RouteId, u32) => ();
 }
@@ -246,7 +246,7 @@ pub(crate) struct Standings;
 impl Group for Standings {
     const NAME: &'static str = "Standings";
     type Key = ObjectId;
-    type Sort = PolicyPlace;
+    type Sort = Unordered<PolicyPlace>;
     type Entry = Standing;
     type Summary = StandingCounts;
 
@@ -263,7 +263,7 @@ impl Group for Standings {
     }
 }
 
-/// A place where policies hold.
+/// A place where policies hold. Places are counted, not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum PolicyPlace {
     /// A listener, for all routes that say nothing of the same.

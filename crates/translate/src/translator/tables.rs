@@ -76,8 +76,8 @@ use crate::{
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, ListenerPoliciesOf, ListenerSelecting,
-            ListenerTargeting, NamingListeners, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
-            Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
+            ListenerTargeting, NamingListeners, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
+            Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
         },
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
@@ -358,7 +358,6 @@ pub(super) fn all() -> Engine {
         .derived::<PolicyAt>()
         .group::<PolicyGateways>()
         .group::<Standings>()
-        .derived::<Overridden>()
         .group::<Overrides>()
         .derived::<UsedEntry>()
         .derived::<WithoutPrefix>()

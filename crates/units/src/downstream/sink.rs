@@ -169,7 +169,7 @@ fn metadata(written: &[MetadataSpec], field: &str) -> Result<Pairs<Arc<str>>, Re
     spec::at_most(written, field, MOST)?;
     let each = |(index, MetadataSpec { key, value }): (usize, &MetadataSpec)| {
         let at = format!("{field}[{index}]");
-        let name = header::settable_name(key).map_err(Refused::at(&format!("{at}.key")))?;
+        let name = header::settable_name(key).map_err(Refused::at(format_args!("{at}.key")))?;
         // Nothing of the value is told: it may be secret.
         if header::value(value).is_err() || value.contains('%') {
             let message =

@@ -50,7 +50,7 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &
 fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Problem> {
     let parse = |duration: &Option<api::shared::Duration>, name: &str| {
         let parsed = duration.as_ref().map(|duration| validate::duration::parse(&duration.0)).transpose();
-        parsed.map_err(at(format!("{field}.timeouts.{name}")))
+        parsed.map_err(at(format_args!("{field}.timeouts.{name}")))
     };
     let request = parse(&written.request, "request")?;
     let backend_request = parse(&written.backend_request, "backendRequest")?;
@@ -67,7 +67,7 @@ fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Proble
 fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
     let mut codes = Vec::new();
     for (index, code) in written.codes.iter().enumerate() {
-        let code = validate::number::retry_status(*code).map_err(at(format!("{field}.retry.codes[{index}]")))?;
+        let code = validate::number::retry_status(*code).map_err(at(format_args!("{field}.retry.codes[{index}]")))?;
         codes.extend(u16::try_from(code));
     }
     codes.sort_unstable();
@@ -76,10 +76,10 @@ fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
         None => None,
         Some(attempts) => Some(u32::try_from(attempts).map_err(|_| {
             let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
-            at(format!("{field}.retry.attempts"))(invalid)
+            at(format_args!("{field}.retry.attempts"))(invalid)
         })?),
     };
     let backoff = written.backoff.as_ref().map(|duration| validate::duration::positive(&duration.0)).transpose();
-    let backoff = backoff.map_err(at(format!("{field}.retry.backoff")))?;
+    let backoff = backoff.map_err(at(format_args!("{field}.retry.backoff")))?;
     Ok(Retry::gateway_api(codes, attempts, backoff))
 }

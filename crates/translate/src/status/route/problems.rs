@@ -115,7 +115,7 @@ fn truncated_children(scope: &Scope<'_>, parent: &RouteId) -> Option<Problem> {
     }
     // Of another namespace there are only such that do not name the parent: those come first in their statuses.
     let first = RouteId::first_of(parent.namespace().clone());
-    let own = children.range_from(&first).map(|(child, ())| child);
+    let own = children.behind(|child| *child < first).map(|(child, ())| child);
     let own = own.take_while(|child| child.namespace() == parent.namespace());
     let mut names: Vec<_> = own.take(MAX_LISTED).map(ToString::to_string).collect();
     let others = children.len() - names.len();
