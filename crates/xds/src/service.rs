@@ -386,24 +386,28 @@ impl StreamTask {
         }
         if self.unreported.len() == MAX_UNREPORTED {
             tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
-            self.unreported.remove(0);
+            // Who the proxy is is told once.
+            let first = usize::from(matches!(self.unreported[0], Event::Connected { .. }));
+            self.unreported.remove(first);
         }
         self.unreported.push(event);
     }
 
     /// Reports that the stream ended.
     async fn leave(&mut self, gateway: String) {
-        self.unreported.push(Event::Disconnected { gateway, stream: self.id });
+        let gone = Event::Disconnected { gateway, stream: self.id };
         let sender = self.ads.shared.reporter.sender().clone();
         let events = std::mem::take(&mut self.unreported);
         let report = async {
-            for event in events {
+            for event in events.into_iter().chain([gone.clone()]) {
                 // A reader that is gone needs no report.
                 let _ = sender.send(event).await;
             }
         };
         if timeout(REPORT_TIMEOUT, report).await.is_err() {
             tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
+            // Whoever counts streams would count this one for ever.
+            tokio::spawn(async move { sender.send(gone).await });
         }
     }
 }

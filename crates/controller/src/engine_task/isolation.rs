@@ -319,3 +319,52 @@ fn recorded(refused: &Refused, sent: &Sent, refusal: &Refusal) -> (String, recor
     };
     (hash(&sent.fragment), verdict)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        path::{Path, PathBuf},
+    };
+
+    use ir::settings::Edge;
+    use judge::{Launch, Runner, Way};
+
+    use super::*;
+    use crate::testing::{Memory, world};
+
+    /// A program that `make test` builds or installs.
+    fn program(variable: &str, path: &str) -> PathBuf {
+        let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        let program = env::var_os(variable).map_or_else(own, PathBuf::from);
+        assert!(program.exists(), "{} is missing: run `make test`", program.display());
+        program
+    }
+
+    #[tokio::test]
+    async fn an_envoy_says_what_it_takes_of_what_another_version_refused() {
+        let launch = Launch {
+            program: program("PORTCULLIS_BIN", "target/debug/portcullis"),
+            arguments: vec!["judge-child".into()],
+            envoy: program("PORTCULLIS_ENVOY", ".tools/envoy/bin/envoy"),
+            folder: None,
+            time: Launch::TIME,
+        };
+        let runner = Runner::start(launch).expect("an Envoy starts");
+        let judge = Judge::new(Way::Here(runner), &Edge::default());
+        let version = build(&judge).await.expect("an Envoy").number().to_owned();
+
+        let mut translator = Translator::new(ir::Settings::default());
+        for change in Memory::default().write("world.yaml", &world(8080)).changes {
+            translator.apply(change);
+        }
+        translator.settle();
+        let rows = translator.inspect().rows_of(&NsName::new("web", "edge"), "http/8080");
+        let sound = rows.first().expect("a row").fragment.clone();
+        // A route needs a match.
+        let broken = Fragment::new(Kind::Row, Vec::new());
+        let reviewed = review(&judge, &[sound.clone(), broken.clone()]).await.expect("it says something");
+        assert_eq!(reviewed.version, version);
+        assert_eq!(reviewed.taken, [(hash(&sound), true), (hash(&broken), false)]);
+    }
+}

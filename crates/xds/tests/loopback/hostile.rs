@@ -1,5 +1,7 @@
 //! Clients that are slow, silent, dead or curious, against a real server: each costs itself and nobody else.
 
+use std::collections::BTreeSet;
+
 use tokio::io::{AsyncReadExt as _, copy_bidirectional, split};
 
 use super::*;
@@ -119,6 +121,35 @@ async fn nobody_waits_for_a_reader_of_events() {
         client.requests.send(ask(ResourceType::Endpoints, &[&format!("unknown-{version}")])).await.unwrap();
         client.next().await;
     }
+}
+
+#[tokio::test]
+async fn a_reader_of_events_that_is_far_behind_is_told_who_came_and_who_went() {
+    let mut server = serve(|_| {}, 1).await;
+    server.hub.ready();
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    // The first takes the room that there is.
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+        assert_eq!(client.next_version().await, 1);
+        clients.push(client);
+    }
+    for number in 0..300 {
+        let last = &mut clients[1];
+        last.requests.send(ask(ResourceType::Endpoints, &[&format!("unknown-{number}")])).await.unwrap();
+        last.next().await;
+    }
+    drop(clients);
+    let (mut came, mut went) = (BTreeSet::new(), BTreeSet::new());
+    while went.len() < 2 {
+        match soon(server.events.recv()).await.expect("the server runs") {
+            Event::Connected { stream, .. } => _ = came.insert(stream),
+            Event::Disconnected { stream, .. } => _ = went.insert(stream),
+            _ => {}
+        }
+    }
+    assert_eq!(came, went);
 }
 
 #[tokio::test]
