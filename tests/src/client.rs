@@ -174,12 +174,14 @@ impl Connection {
         let body = body.collect().await.context("response body")?;
         let trailers = body.trailers().map(echo::headers).unwrap_or_default();
         let body = body.to_bytes();
+        let headers = echo::headers(&parts.headers);
+        let echoed = echo::join(&headers, echo::ECHOED).and_then(|text| serde_json::from_str(&text).ok());
         Ok(Response {
             status: parts.status.as_u16(),
             protocol: format!("{:?}", parts.version),
-            headers: echo::headers(&parts.headers),
+            headers,
             trailers,
-            echoed: serde_json::from_slice(&body).ok(),
+            echoed: echoed.or_else(|| serde_json::from_slice(&body).ok()),
             body: String::from_utf8_lossy(&body).into_owned(),
         })
     }

@@ -32,6 +32,9 @@ use crate::provider::Provider;
 /// The request header that carries a [`Respond`] as JSON.
 pub const RESPOND: &str = "x-test-respond";
 
+/// The response header that carries an [`Echoed`] as JSON where the body says something else.
+pub const ECHOED: &str = "x-test-echoed";
+
 /// How many requests a backend remembers.
 const REMEMBERED: usize = 20_000;
 
@@ -210,13 +213,23 @@ async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Respons
     }
     let status = wanted.status.filter(|_| fails);
     let mut response = Response::builder().status(status.unwrap_or(200));
-    response = response.header(header::CONTENT_TYPE, "application/json");
+    if join(&wanted.headers, header::CONTENT_TYPE.as_str()).is_none() {
+        response = response.header(header::CONTENT_TYPE, "application/json");
+    }
     for (name, value) in &wanted.headers {
         response = response.header(name, value);
     }
-    let mut body = serde_json::to_vec_pretty(&echoed)?;
-    body.push(b'\n');
-    let body = Full::from(body);
+    let body = match wanted.body {
+        Some(body) => {
+            response = response.header(ECHOED, serde_json::to_string(&echoed)?);
+            Full::from(body)
+        }
+        None => {
+            let mut body = serde_json::to_vec_pretty(&echoed)?;
+            body.push(b'\n');
+            Full::from(body)
+        }
+    };
     if wanted.trailers.is_empty() {
         return Ok(response.body(Body::new(body))?);
     }

@@ -3,14 +3,18 @@
 //! A second opinion for tests: it shares no code with Portcullis, knows nothing of Envoy, and scans all matches one after
 //! the other, by the text of Gateway API and of its own documentation of delegation. It is slow, and right where it
 //! answers; what it does not know it refuses to read. It serves HTTP listeners, whose requests it takes to be normalized.
-//! Of the match that takes a request it tells what policies come to, and what a client sees of that.
+//! Of the match that takes a request it tells what policies come to, and what a client sees of that, also where Envoy
+//! follows a redirect from one match to the next.
 
+mod encoding;
 mod hostname;
+mod journey;
 mod matching;
 mod merge;
 mod model;
 mod pattern;
 mod policy;
+mod redirect;
 mod sight;
 pub mod stage;
 #[cfg(test)]
@@ -30,6 +34,7 @@ use hostname::Fit;
 use model::{Listener, Route, World};
 use tree::{Item, Place, Tree};
 
+pub use journey::Journey;
 pub use merge::Held;
 pub use model::Name;
 pub use sight::Sight;

@@ -8,7 +8,7 @@ use explain::{Explanation, Request};
 use portcullis_tests::client;
 use portcullis_tests::oracle::stage::{REGEX_MAX_TIME, Seen, Stage};
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
-use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings, Treatment};
+use portcullis_tests::oracle::{Answer, Journey, Oracle, Outcome, Settings, Treatment};
 use proptest::strategy::ValueTree;
 use translate::{Change, Translator};
 use worlds::Draws;
@@ -73,13 +73,17 @@ fn compare_policies(
     asked: &Asked,
     outcome: &Outcome,
     seen: &Seen,
+    decided: &mut BTreeMap<&'static str, usize>,
 ) -> Result<()> {
     let Outcome::Route(taken) = outcome else { return Ok(()) };
-    let treatment = oracle.treat(asked, taken);
-    let sight = treatment.sight(outcome, asked);
-    sight.compare(seen).with_context(|| format!("{treatment:#?}\n{sight:#?}\n{outcome}"))?;
-    if !matches!(treatment, Treatment::ClosedAtAll(_)) {
-        seen.is_taken_by(outcome)?;
+    let Journey { treatment, sight, last } = oracle.follow(asked, taken);
+    for why in sight.why.iter().filter(|_| sight.status.is_some()) {
+        *decided.entry(why).or_default() += 1;
+    }
+    let told = || format!("{treatment:#?}\n{sight:#?}\n{outcome}");
+    sight.compare(seen).with_context(told)?;
+    if let Some(last) = &last {
+        seen.is_taken_by(last).with_context(told)?;
     }
     let (Treatment::Units(units), Answer::Backends { .. }) = (&treatment, outcome.answer()) else { return Ok(()) };
     let explanation = explained(translator, asked)?;
@@ -102,6 +106,8 @@ async fn agree(kind: Kind, fixed: usize) -> Result<()> {
     let count = worlds.len();
     let mut stage = Stage::start().await?;
     let (mut taken, mut failures) = (0, Vec::new());
+    // What clients saw of some policies, and why.
+    let mut decided = BTreeMap::new();
     for (number, world) in worlds.iter().enumerate() {
         let oracle = oracle(world)?;
         let outcomes = ask(&oracle, world);
@@ -110,7 +116,7 @@ async fn agree(kind: Kind, fixed: usize) -> Result<()> {
         let differences: Vec<String> = std::iter::zip(&world.requests, std::iter::zip(&seen, &outcomes))
             .filter_map(|(asked, (seen, outcome))| {
                 let compared = match kind {
-                    Kind::Policies => compare_policies(&translator, &oracle, asked, outcome, seen),
+                    Kind::Policies => compare_policies(&translator, &oracle, asked, outcome, seen, &mut decided),
                     Kind::Plain | Kind::Trees => {
                         seen.compare(outcome).and_then(|()| compare(&translator, asked, outcome))
                     }
@@ -125,7 +131,7 @@ async fn agree(kind: Kind, fixed: usize) -> Result<()> {
             failures.push(format!("world {number}\n{}", parts.join("\n\n")));
         }
     }
-    println!("{count} worlds, {taken} requests that a match takes");
+    println!("{count} worlds, {taken} requests that a match takes {decided:?}");
     ensure!(taken > count * 10, "only {taken} requests were taken");
     let first = failures.first().map_or("", String::as_str);
     ensure!(failures.is_empty(), "{} of {count} worlds differ, the first of them:\n{first}", failures.len());

@@ -26,6 +26,9 @@ pub struct Respond {
     /// How long the backend thinks.
     #[serde(skip_serializing_if = "Option::is_none", with = "duration")]
     pub delay: Option<Duration>,
+    /// What the body says. What was received stands in the header [`ECHOED`](super::ECHOED) then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
     /// Headers of the response; a name may come twice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
@@ -128,6 +131,7 @@ mod tests {
             status: Some(500),
             failures: Some(2),
             delay: Some(Duration::from_secs(1)),
+            body: Some("short".to_owned()),
             headers: vec![("a".to_owned(), "b".to_owned())],
             trailers: vec![("c".to_owned(), "d".to_owned())],
         };

@@ -72,11 +72,14 @@ pub(super) fn refused() -> Vec<(&'static str, Value)> {
         ("apiKeyAuth", json!({"secretRef": {"name": "nobody"}})),
         ("basicAuth", json!({"users": ["alice:plain"]})),
         ("buffer", json!({"maxRequestSize": "64Mi"})),
+        ("compression.responseCompression", json!({"libraries": ["Lzma"]})),
         ("csrf", json!({"percentageEnabled": 100, "additionalOrigins": [{"exact": ""}]})),
         ("faultInjection", json!({"abort": {"httpStatus": 600}})),
         ("headerModifiers", json!({"request": {"remove": ["host"]}})),
+        ("internalRedirect", json!({"responseHeadersToCopy": ["host"]})),
         ("rbac", expressions),
         ("retry", json!({"attempts": 2})),
+        ("timeouts", json!({"request": "soon"})),
         ("transformation", json!({"request": {"set": [{"name": "x-a", "value": "{{ x_b }}"}]}})),
     ]
 }

@@ -1,15 +1,20 @@
 //! What a client and a backend see of a request for which policies hold.
 //!
 //! Who refuses a request decides what comes of it, so that the order of filters counts: that of `docs/policies.md` and of
-//! kgateway's stages.
+//! kgateway's stages. How long a backend thinks, what is compressed and where a redirect leads depends on what a
+//! request asks of the backend.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
+use super::encoding::encoding;
 use super::merge::{Held, is_off, rule_of};
+use super::redirect::{Redirect, redirect};
 use super::stage::Seen;
+use super::worlds::Asked;
 use crate::client::Request;
 use crate::echo::Respond;
 
@@ -23,16 +28,20 @@ const HEADERS: [&str; 2] = ["x-a", "x-b"];
 pub(super) type Units = BTreeMap<&'static str, Held>;
 
 /// What is to be seen of a request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Sight {
     /// The status; none where nobody knows.
     pub status: Option<u16>,
     /// Whether a backend answers.
     pub is_forwarded: bool,
-    /// What of the request the backend sees: headers, and the path.
+    /// What of the request the backend sees: headers, and the path, the method and the body.
     pub sent: BTreeMap<&'static str, Option<String>>,
     /// Headers that the client sees.
     pub received: BTreeMap<&'static str, Option<String>>,
+    /// What decided, for the report of a failed test and for those that all of it happens.
+    pub why: Vec<&'static str>,
+    /// What Envoy may ask for in place of the client.
+    pub(super) redirect: Option<Redirect>,
 }
 
 impl Sight {
@@ -49,6 +58,8 @@ impl Sight {
         let backend = seen.echoed.as_ref();
         let header = |name: &str| match name {
             "path" => backend.map(|echoed| echoed.path.clone()),
+            "method" => backend.map(|echoed| echoed.method.clone()),
+            "body" => backend.map(|echoed| echoed.body.clone()),
             name => backend.and_then(|echoed| echoed.header(name)),
         };
         let sent: BTreeMap<_, _> = self.sent.keys().map(|name| (*name, list(header(name)))).collect();
@@ -69,19 +80,20 @@ fn list(value: Option<String>) -> Option<String> {
 }
 
 /// A header of a request.
-fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
 /// What is seen of a request for which these units hold; `answer` is the status of a rule that answers by itself, and
-/// `is_repeated` whether the same request went before it.
-pub(super) fn sight(units: &Units, answer: Option<u16>, request: &Request, is_repeated: bool) -> Sight {
+/// `tries` how often the backend has had the request already.
+pub(super) fn sight(units: &Units, answer: Option<u16>, asked: &Asked, tries: usize) -> Sight {
+    let request = &asked.request;
     let value = |unit: &str| units.get(unit)?.value.as_ref().filter(|value| !is_off(unit, value));
     if let Some(refused) = refused_at_first(value, answer, request) {
         return refused;
     }
     match value("rateLimit.local").and_then(|limit| limit.pointer("/tokenBucket/maxTokens")?.as_u64()) {
-        Some(1) if is_repeated => return Sight::refused(429),
+        Some(1) if asked.is_repeated => return Sight::refused(429),
         // Another one may have had the token.
         Some(1) => return Sight::default(),
         _ => {}
@@ -97,7 +109,7 @@ pub(super) fn sight(units: &Units, answer: Option<u16>, request: &Request, is_re
     }
     match answer {
         Some(status) => Sight::refused(status),
-        None => forwarded(value, request),
+        None => forwarded(value, asked, tries),
     }
 }
 
@@ -154,9 +166,19 @@ fn refused_at_first<'a>(
 }
 
 /// What comes of a request that is sent to a backend.
-fn forwarded<'a>(value: impl Fn(&str) -> Option<&'a Value>, request: &Request) -> Sight {
-    let asked = header(request, crate::echo::RESPOND).and_then(|text| serde_json::from_str(text).ok());
-    let asked: Respond = asked.unwrap_or_default();
+fn forwarded<'a>(value: impl Fn(&str) -> Option<&'a Value>, asked: &Asked, tries: usize) -> Sight {
+    let (request, asked) = (&asked.request, asked.respond());
+    let mut why = Vec::new();
+    if let Some(delay) = asked.delay {
+        if asked.failures.is_some() {
+            // A try that fails may be in time, and the next one late.
+            return Sight::default();
+        }
+        if let Some((name, _)) = value("timeouts").and_then(patience).filter(|(_, patience)| *patience < delay) {
+            return Sight { why: vec![name], ..Sight::refused(504) };
+        }
+        why.push("late, and waited for");
+    }
     let mut sent: BTreeMap<_, _> = HEADERS.map(|name| (name, values(&request.headers, name))).into();
     let mut received: BTreeMap<_, _> = HEADERS.map(|name| (name, values(&asked.headers, name))).into();
     // A response passes the filters the other way round.
@@ -186,20 +208,47 @@ fn forwarded<'a>(value: impl Fn(&str) -> Option<&'a Value>, request: &Request) -
     sent.insert("x-client", client);
     let substitution = value("urlRewrite").and_then(|rewrite| rewrite.pointer("/pathRegex/substitution")?.as_str());
     let path = substitution.map_or(request.path.clone(), |start| format!("{start}{}", &request.path[1..]));
-    sent.insert("path", Some(path));
-    Sight { status: Some(status(value("retry"), &asked)), is_forwarded: true, sent, received }
+    sent.extend([("path", path), ("method", request.method.clone()), ("body", request.body.clone())].map(filled));
+    let (encoding, reason) = encoding(value("compression.responseCompression"), request, &asked);
+    received.insert("content-encoding", encoding.map(ToOwned::to_owned));
+    why.push(reason);
+    let status = status(value("retry"), &asked, tries);
+    let redirect =
+        (300..400).contains(&status).then(|| redirect(value("internalRedirect"), status, &asked, request, &sent));
+    let redirect = redirect.and_then(|redirect| redirect.map_err(|reason| why.push(reason)).ok());
+    Sight { status: Some(status), is_forwarded: true, sent, received, why, redirect }
+}
+
+fn filled((name, text): (&'static str, String)) -> (&'static str, Option<String>) {
+    (name, Some(text))
+}
+
+/// How long a backend may be silent, and by which word.
+fn patience(timeouts: &Value) -> Option<(&'static str, Duration)> {
+    let fields =
+        [("request", "later than the timeout of requests"), ("streamIdle", "later than the timeout of streams")];
+    let set = fields.into_iter().filter_map(|(field, name)| {
+        let text = timeouts[field].as_str()?;
+        let duration = match text.strip_suffix("ms") {
+            Some(millis) => Duration::from_millis(millis.parse().ok()?),
+            None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
+        };
+        Some((name, duration))
+    });
+    set.min_by_key(|(_, patience)| *patience)
 }
 
 /// The status of the last try.
-fn status(retry: Option<&Value>, asked: &Respond) -> u16 {
-    let (Some(status), Some(failures)) = (asked.status, asked.failures) else { return 200 };
+fn status(retry: Option<&Value>, asked: &Respond, tries: usize) -> u16 {
+    let Some(status) = asked.status else { return 200 };
+    let Some(failures) = asked.failures else { return status };
     let repeats = retry.is_some_and(|retry| {
-        let on = retry["retryOn"].as_array().is_some_and(|on| on.contains(&"5xx".into()));
+        let on = status >= 500 && retry["retryOn"].as_array().is_some_and(|on| on.contains(&"5xx".into()));
         let by_status = retry["statusCodes"].as_array().is_some_and(|codes| codes.contains(&status.into()));
         on || by_status
     });
     let attempts = retry.and_then(|retry| retry["attempts"].as_u64()).filter(|_| repeats).unwrap_or(0);
-    if attempts >= u64::from(failures) { 200 } else { status }
+    if tries as u64 + attempts >= u64::from(failures) { 200 } else { status }
 }
 
 fn number(value: &Value) -> u16 {

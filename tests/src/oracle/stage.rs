@@ -128,16 +128,7 @@ impl Stage {
                 client::send(&Target::local(self.renderer.port(gateway, *port)?), &Request::get(SENTINEL, "/")).await?;
             }
         }
-        let mut seen = Vec::new();
-        for (index, asked) in world.requests.iter().enumerate() {
-            let target = Target::local(self.renderer.port(asked.gateway, asked.port)?);
-            // By the second one a backend tells attempts of one request from another request.
-            let id = id(number, index);
-            let request = asked.request.clone().header("user-agent", &id).header(echo::ATTEMPTS_OF, &id);
-            let response = client::send(&target, &request).await.with_context(|| asked.to_string())?;
-            let client::Response { status, headers, echoed, .. } = response;
-            seen.push(Seen { status, headers, echoed, route: None });
-        }
+        let mut seen = self.ask(world).await?;
         self.read_routes(&world.requests, &mut seen).await?;
         self.portcullis.check()?;
         // What an API server would not take is not what is compared.
@@ -147,7 +138,38 @@ impl Stage {
         Ok(seen)
     }
 
-    /// Reads from the logs which route each request took.
+    /// Sends requests one after the other, but for those that backends think about: they are asked beside them.
+    async fn ask(&mut self, world: &World) -> Result<Vec<Seen>> {
+        let mut sent = Vec::new();
+        for (index, asked) in world.requests.iter().enumerate() {
+            let target = Target::local(self.renderer.port(asked.gateway, asked.port)?);
+            sent.push((index, target, asked));
+        }
+        let number = self.number;
+        let send = async |(index, target, asked): (usize, Target, &Asked)| {
+            // By the second one a backend tells attempts of one request from another request.
+            let id = id(number, index);
+            let request = asked.request.clone().header("user-agent", &id).header(echo::ATTEMPTS_OF, &id);
+            let response = client::send(&target, &request).await.with_context(|| asked.to_string())?;
+            let client::Response { status, headers, echoed, .. } = response;
+            anyhow::Ok((index, Seen { status, headers, echoed, route: None }))
+        };
+        let (late, others): (Vec<_>, Vec<_>) =
+            sent.into_iter().partition(|(.., asked)| asked.respond().delay.is_some());
+        let others = async {
+            let mut seen = Vec::new();
+            for one in others {
+                seen.push(send(one).await?);
+            }
+            anyhow::Ok(seen)
+        };
+        let (late, mut seen) = futures::try_join!(futures::future::try_join_all(late.into_iter().map(&send)), others)?;
+        seen.extend(late);
+        seen.sort_by_key(|(index, _)| *index);
+        Ok(seen.into_iter().map(|(_, seen)| seen).collect())
+    }
+
+    /// Reads from the logs which route each request took, and took last where it was redirected.
     async fn read_routes(&mut self, requests: &[Asked], seen: &mut [Seen]) -> Result<()> {
         for envoy in self.envoys.values_mut() {
             envoy.process.check_alive()?;
@@ -256,6 +278,8 @@ fn id(world: usize, request: usize) -> String {
 /// User agents and route names of an access log.
 fn routes(log: &str) -> Vec<(String, Option<String>)> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // Another line follows one of a redirect that was followed.
+    let lines = lines.filter(|line| line["response_code_details"] != "internal_redirect");
     let field = |line: &Value, name: &str| Some(line.get(name)?.as_str()?.to_owned());
     lines.filter_map(|line| Some((field(&line, "user_agent")?, field(&line, "route_name")))).collect()
 }

@@ -5,6 +5,7 @@ use crate::client::Request;
 use crate::manifests;
 
 mod examples;
+mod journeys;
 mod order;
 mod outcomes;
 mod plain;

@@ -21,8 +21,8 @@ pub enum Treatment {
 }
 
 impl Treatment {
-    /// What is seen of a request with this outcome.
-    pub fn sight(&self, outcome: &Outcome, asked: &Asked) -> Sight {
+    /// What is seen of a request with this outcome that the backend has had so many times already.
+    pub(super) fn sight(&self, outcome: &Outcome, asked: &Asked, tries: usize) -> Sight {
         let (units, answer) = match self {
             // Where a rule has no child for a request there is nothing to be closed.
             Self::Closed(_) if outcome.answer() == Answer::DirectResponse(404) => return Sight::default(),
@@ -33,7 +33,7 @@ impl Treatment {
                 Answer::Backends { .. } | Answer::DirectResponse(_) => return Sight::default(),
             },
         };
-        sight(units, answer, &asked.request, asked.is_repeated)
+        sight(units, answer, asked, tries)
     }
 }
 
@@ -42,10 +42,7 @@ impl Oracle {
     pub fn treat(&self, asked: &Asked, taken: &Taken) -> Treatment {
         let listener = self.listener(asked.gateway, asked.port, &asked.request.host).expect("a listener");
         let wide = self.wide(listener);
-        // A scope closes as a whole, whatever is said below it.
-        let is_broken =
-            |policy: &&TrafficPolicy| policy.units.as_ref().is_none_or(|all| all.values().any(Result::is_err));
-        if wide.iter().any(|level| level.policies.iter().any(is_broken)) {
+        if is_closed(&wide) {
             return Treatment::ClosedAtAll(merged(&wide[1..]));
         }
         let of_listener = merged(&wide);
@@ -59,6 +56,12 @@ impl Oracle {
             return Treatment::Closed(of_listener);
         }
         Treatment::Units(units)
+    }
+
+    /// Whether the listener that a request belongs to answers 500 to everything.
+    pub(super) fn is_closed_at_all(&self, asked: &Asked) -> bool {
+        let listener = self.listener(asked.gateway, asked.port, &asked.request.host);
+        listener.is_some_and(|listener| is_closed(&self.wide(listener)))
     }
 
     /// The levels of a listener and its Gateway, the nearer first.
@@ -81,4 +84,10 @@ impl Oracle {
             rule_policies(&self.world.traffic_policies, &route.name, &route.labels, rule).unwrap_or_default();
         (Level { owner: format!("HTTPRoute {}", route.name), mode: &route.mode, policies }, rule.closed)
     }
+}
+
+/// A scope closes as a whole, whatever is said below it.
+fn is_closed(wide: &[Level<'_>]) -> bool {
+    let is_broken = |policy: &&TrafficPolicy| policy.units.as_ref().is_none_or(|all| all.values().any(Result::is_err));
+    wide.iter().any(|level| level.policies.iter().any(is_broken))
 }

@@ -5,6 +5,7 @@
 
 mod draw;
 mod policies;
+mod questions;
 mod requests;
 mod routes;
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use crate::client::Request;
+use crate::echo::{RESPOND, Respond};
 use draw::Draw;
 
 /// The Gateways of every world, with the ports that they have as they are written.
@@ -66,6 +68,19 @@ pub struct Asked {
     pub is_repeated: bool,
 }
 
+impl Asked {
+    /// What the backend is asked to answer.
+    pub fn respond(&self) -> Respond {
+        let header = self.request.headers.iter().find(|(name, _)| name == RESPOND);
+        header.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// Whether the backend is asked for a redirect.
+    pub fn is_redirected(&self) -> bool {
+        self.respond().status.is_some_and(|status| (300..400).contains(&status))
+    }
+}
+
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Request { method, path, host, headers, .. } = &self.request;
@@ -75,8 +90,13 @@ impl fmt::Display for Asked {
 
 /// Worlds that the oracle knows, all settings as by default.
 pub fn worlds(kind: Kind) -> impl Strategy<Value = World> {
-    vec(any::<u16>(), if kind == Kind::Policies { 4000 } else { 1500 })
+    vec(any::<u16>(), if kind == Kind::Policies { 6000 } else { 1500 })
         .prop_filter_map("too large", move |choices| world(kind, choices))
+}
+
+fn read(manifests: &[Value]) -> super::Oracle {
+    let all: Vec<Value> = fixtures().into_iter().chain(manifests.iter().cloned()).collect();
+    super::Oracle::read(&all, &Settings::default()).expect("a world that the oracle knows")
 }
 
 fn world(kind: Kind, choices: Vec<u16>) -> Option<World> {
@@ -85,14 +105,15 @@ fn world(kind: Kind, choices: Vec<u16>) -> Option<World> {
         GATEWAYS.iter().map(|(name, ports)| gateway(&mut draw, kind, name, ports)).collect();
     let (routes, written) = routes::routes(&mut draw, kind);
     manifests.extend(routes);
-    let all: Vec<Value> = fixtures().into_iter().chain(manifests.iter().cloned()).collect();
-    let oracle = super::Oracle::read(&all, &Settings::default()).expect("a world that the oracle knows");
+    let oracle = read(&manifests);
     let mut requests = requests::requests(&mut draw, &oracle.paths(), &written);
     if kind == Kind::Policies {
         // Many are for what no backend answers.
-        policies::add(&mut draw, &mut manifests);
+        let units = policies::add(&mut draw, &mut manifests);
         requests.extend(requests::requests(&mut draw, &oracle.paths(), &written));
-        requests = policies::requests(&mut draw, &oracle, &requests);
+        // What is closed is asked too.
+        let aimed = questions::answered(&oracle, &requests);
+        requests = questions::questions(&mut draw, &read(&manifests), &units, &aimed);
     }
     (oracle.size() <= MOST_MATCHES).then_some(World { manifests, requests })
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::oracle::worlds::{Asked, Kind, fixtures, worlds};
-use crate::oracle::{Held, Treatment};
+use crate::oracle::{Held, Journey, Treatment};
 
 /// The units that hold for a GET.
 fn units(scene: &Scene, host: &str, path: &str) -> BTreeMap<&'static str, Held> {
@@ -134,16 +134,19 @@ spec:
 fn generated_worlds_supply_override_and_merge_each_unit_and_clients_see_it() {
     let (strategy, mut runner) = (worlds(Kind::Policies), TestRunner::deterministic());
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let (mut statuses, mut closed) = (BTreeSet::new(), 0);
-    for _ in 0..120 {
+    let (mut statuses, mut decided, mut closed) = (BTreeSet::new(), BTreeMap::<&str, usize>::new(), 0);
+    for _ in 0..200 {
         let world = strategy.new_tree(&mut runner).expect("a world").current();
         let all: Vec<Value> = fixtures().into_iter().chain(world.manifests).collect();
         let oracle = Oracle::read(&all, &Settings::default()).expect("a world that the oracle knows");
         for asked in &world.requests {
             let outcome = oracle.ask(asked.gateway, asked.port, &asked.request);
             let Outcome::Route(taken) = &outcome else { continue };
-            let treatment = oracle.treat(asked, taken);
-            statuses.extend(treatment.sight(&outcome, asked).status);
+            let Journey { treatment, sight, .. } = oracle.follow(asked, taken);
+            statuses.extend(sight.status);
+            for why in sight.why.into_iter().filter(|_| sight.status.is_some()) {
+                *decided.entry(why).or_default() += 1;
+            }
             let Treatment::Units(units) = treatment else {
                 closed += 1;
                 continue;
@@ -174,8 +177,29 @@ fn generated_worlds_supply_override_and_merge_each_unit_and_clients_see_it() {
         assert_eq!(*seen, all.collect(), "{unit}");
     }
     assert_eq!(seen.len(), 18, "{:?}", seen.keys());
-    for status in [200, 302, 401, 403, 404, 413, 429, 451, 500, 503, 521] {
+    for status in [200, 301, 302, 303, 307, 308, 401, 403, 404, 413, 429, 451, 500, 503, 504, 521] {
         assert!(statuses.contains(&status), "{status} is not in {statuses:?}");
+    }
+    for why in [
+        "compressed",
+        "nothing is accepted",
+        "nothing compresses",
+        "nothing that is accepted is offered",
+        "the type is not compressed",
+        "too short to be compressed",
+        "late, and waited for",
+        "later than the timeout of requests",
+        "later than the timeout of streams",
+        "no policy has redirects followed",
+        "redirects of another status are followed",
+        "the redirect changes the scheme",
+        "the redirect is one too many",
+        "the redirect leads to nothing",
+        "the redirect names no host",
+        "redirected",
+        "redirected again",
+    ] {
+        assert!(decided.get(why).is_some_and(|count| *count >= 5), "{why:?} is rare in {decided:?}");
     }
     assert!(closed > 10, "{closed} requests meet what is closed");
 }

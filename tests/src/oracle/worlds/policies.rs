@@ -1,14 +1,11 @@
-//! `TrafficPolicies` for the objects of a world, on all levels, in all modes, and what requests ask of them.
+//! `TrafficPolicies` for the objects of a world, on all levels, in all modes.
 //!
 //! A world has a few units that many policies say, so that they meet.
 
 use serde_json::{Value, json};
 
-use super::{Asked, Draw, NAMESPACES};
-use crate::client::Request;
-use crate::echo;
+use super::{Draw, NAMESPACES};
 use crate::oracle::policy::{FUTURE, refused};
-use crate::oracle::{Answer, Oracle};
 
 const UNITS: [&str; 18] = [
     "acl",
@@ -31,6 +28,10 @@ const UNITS: [&str; 18] = [
     "tracing",
     "urlRewrite",
 ];
+
+/// A timeout for which only what asks for a delay is late, however busy the machine is.
+const SHORT: &str = "1500ms";
+
 const OF_ROUTES: [&str; 3] = ["statPrefix", "tracing", "urlRewrite"];
 
 const MODES: [&str; 5] = [
@@ -61,11 +62,20 @@ struct Policies<'a> {
     texts: usize,
 }
 
-/// Adds names of rules, annotations, policies and Secrets to the Gateways and routes of a world.
-pub(super) fn add(draw: &mut Draw, manifests: &mut Vec<Value>) {
+/// Adds names of rules, annotations, policies and Secrets to the Gateways and routes of a world, and tells which units
+/// they say.
+pub(super) fn add(draw: &mut Draw, manifests: &mut Vec<Value>) -> Vec<&'static str> {
     let count = 3 + draw.below(5);
-    let units = (0..count).map(|_| draw.of(&UNITS)).collect();
-    let mut policies = Policies { draw, units, made: Vec::new(), texts: 0 };
+    let mut units: Vec<_> = (0..count).map(|_| draw.of(&UNITS)).collect();
+    // Of these a client sees something only by what it asks of the backend too.
+    for (unit, percent) in [("compression.responseCompression", 40), ("timeouts", 30)] {
+        units.extend(draw.percent(percent).then_some(unit));
+    }
+    if draw.percent(40) {
+        // What is changed of a request stays with it.
+        units.extend(["internalRedirect", draw.of(&["headerModifiers", "transformation", "apiKeyAuth"])]);
+    }
+    let mut policies = Policies { draw, units: units.clone(), made: Vec::new(), texts: 0 };
     for manifest in manifests.iter_mut() {
         match manifest["kind"].as_str() {
             Some("Gateway") => policies.of_gateway(manifest),
@@ -83,6 +93,7 @@ pub(super) fn add(draw: &mut Draw, manifests: &mut Vec<Value>) {
             }));
         }
     }
+    units
 }
 
 impl Policies<'_> {
@@ -255,9 +266,7 @@ impl Policies<'_> {
                 ],
             ),
             "headerModifiers" | "transformation" => self.changes(),
-            "internalRedirect" => {
-                some(draw, &[("redirectResponseCodes", json!([[307], [308]])), ("maxRedirects", json!([1, 2]))])
-            }
+            "internalRedirect" => internal_redirect(draw),
             "rateLimit.local" => match draw.below(3) {
                 0 => json!({}),
                 other => {
@@ -288,7 +297,9 @@ impl Policies<'_> {
                 retry
             }
             "statPrefix" => self.text().into(),
-            "timeouts" => some(draw, &[("request", json!(["31s", "32s"])), ("streamIdle", json!(["41s", "42s"]))]),
+            "timeouts" => {
+                some(draw, &[("request", json!([SHORT, SHORT, "31s"])), ("streamIdle", json!([SHORT, "41s", "42s"]))])
+            }
             "tracing" => {
                 let attribute = |name: &str, value: &str| json!({"name": name, "literal": {"value": value}});
                 let attributes = json!([[attribute("a", "1")], [attribute("a", "2"), attribute("b", "2")]]);
@@ -298,7 +309,7 @@ impl Policies<'_> {
                 let start = format!("/{}/", self.text());
                 json!({"pathRegex": {"pattern": "^/", "substitution": start}})
             }
-            _ => json!({"libraries": draw.of(&[["Gzip"], ["Brotli"]])}),
+            _ => compression(draw),
         }
     }
 
@@ -357,60 +368,16 @@ fn acl(draw: &mut Draw) -> Value {
     acl
 }
 
-/// Requests of those that a backend answers or that are redirected, which ask something of policies. Some are sent twice.
-pub(super) fn requests(draw: &mut Draw, oracle: &Oracle, aimed: &[Asked]) -> Vec<Asked> {
-    let mut requests = Vec::new();
-    for asked in aimed {
-        let answer = oracle.ask(asked.gateway, asked.port, &asked.request).answer();
-        if !matches!(answer, Answer::Redirect | Answer::Backends { broken_share: false, .. }) {
-            continue;
-        }
-        let asked = Asked { request: ask(draw, asked.request.clone()), ..asked.clone() };
-        let repeated = draw.percent(25).then(|| Asked { is_repeated: true, ..asked.clone() });
-        requests.extend([asked].into_iter().chain(repeated));
-    }
-    requests
+fn compression(draw: &mut Draw) -> Value {
+    let libraries: [&[&str]; 5] = [&["Gzip"], &["Brotli"], &["Brotli", "Gzip"], &["Gzip", "Brotli"], &["Zstd", "Gzip"]];
+    if draw.percent(15) { json!({}) } else { json!({"libraries": draw.of(&libraries)}) }
 }
 
-/// Has a request ask something of policies.
-fn ask(draw: &mut Draw, mut request: Request) -> Request {
-    if draw.percent(60) {
-        request = request.header("x-user", draw.of(&["alice", "alice", "bob"]));
-    }
-    if draw.percent(70) {
-        request = request.header("api-key", draw.of(&["key-one", "key-one", "key-two", "key-x"]));
-        request = request.header("x-client", "whoever");
-    }
-    if draw.percent(70) {
-        // alice:secret, bob:other and alice:other.
-        let users = ["YWxpY2U6c2VjcmV0", "YWxpY2U6c2VjcmV0", "Ym9iOm90aGVy", "YWxpY2U6b3RoZXI="];
-        request = request.header("authorization", &format!("Basic {}", draw.of(&users)));
-    }
-    if draw.percent(50) {
-        let own = format!("https://{}", request.host);
-        let origins = ["https://a.example".to_owned(), "https://b.example".to_owned(), own];
-        request = request.header("origin", &draw.of(&origins));
-    }
-    for name in ["x-a", "x-b"] {
-        if draw.percent(50) {
-            request = request.header(name, "client");
-        }
-    }
-    match draw.below(10) {
-        0 => {
-            "OPTIONS".clone_into(&mut request.method);
-            request = request.header("access-control-request-method", "GET");
-        }
-        1..4 => "POST".clone_into(&mut request.method),
-        _ => {}
-    }
-    if request.method == "POST" {
-        draw.of(&["", "few", "more than eight bytes"]).clone_into(&mut request.body);
-    }
-    let mut respond = echo::Respond { headers: vec![("x-a".to_owned(), "backend".to_owned())], ..Default::default() };
-    if draw.percent(40) {
-        (respond.status, respond.failures) = (Some(503), Some(draw.of(&[1, 2])));
-    }
-    let respond = serde_json::to_string(&respond).expect("JSON");
-    request.header(echo::RESPOND, &respond)
+fn internal_redirect(draw: &mut Draw) -> Value {
+    let fields = [
+        ("redirectResponseCodes", json!([[302, 307], [302, 303, 307], [307, 308], [301, 302, 303]])),
+        ("maxRedirects", json!([1, 2, 2, 3, 3])),
+        ("responseHeadersToCopy", json!([["x-a"], ["x-b"]])),
+    ];
+    some(draw, &fields)
 }
