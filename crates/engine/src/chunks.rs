@@ -19,6 +19,7 @@ impl<T> Default for Chunks<T> {
 }
 
 /// The chunk of an item, and its place there.
+#[inline]
 fn place(index: usize) -> (usize, usize) {
     let chunk = (index / FIRST + 1).ilog2();
     (chunk as usize, index - FIRST * ((1 << chunk) - 1))

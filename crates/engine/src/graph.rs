@@ -144,10 +144,12 @@ impl Graph {
         }
     }
 
+    #[inline]
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
+    #[inline]
     fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }
@@ -194,11 +196,13 @@ impl Graph {
         Cell { place: node.place, row: node.row, depth: node.depth }
     }
 
+    #[inline]
     pub(crate) fn is_stale(&self, id: NodeId) -> bool {
         self.node(id).flags & STALE != 0
     }
 
     /// Whether the node stands in [`crate::fault::Faults`].
+    #[inline]
     pub(crate) fn is_troubled(&self, id: NodeId) -> bool {
         self.node(id).flags & TROUBLED != 0
     }
@@ -212,10 +216,12 @@ impl Graph {
         self.node(id).flags & ROOT != 0
     }
 
+    #[inline]
     pub(crate) fn has_readers(&self, id: NodeId) -> bool {
         !self.node(id).readers.is_empty()
     }
 
+    #[inline]
     pub(crate) fn demand_count(&self, id: NodeId) -> u32 {
         self.node(id).demand
     }
@@ -228,12 +234,14 @@ impl Graph {
     }
 
     /// Number of the batch that is being settled, or that was settled last.
+    #[inline]
     pub(crate) fn batch(&self) -> u32 {
         self.batch
     }
 
     /// A computation of the node begins. Tells how often the node has been computed in this batch, and the stamp for
     /// the reads that follow.
+    #[inline]
     pub(crate) fn begin(&mut self, id: NodeId) -> (u16, u64) {
         let batch = self.batch;
         let node = self.node_mut(id);
@@ -246,6 +254,7 @@ impl Graph {
         (times, self.next_stamp())
     }
 
+    #[inline]
     pub(crate) fn next_stamp(&mut self) -> u64 {
         self.stamp += 1;
         self.stamp
@@ -253,6 +262,7 @@ impl Graph {
 
     /// Whether this is the first touch of the node under that stamp. May say yes again after a nested computation
     /// touched the same node: a hint that keeps lists short, not a proof.
+    #[inline]
     pub(crate) fn first_touch(&mut self, id: NodeId, stamp: u64) -> bool {
         let node = self.node_mut(id);
         let first = node.stamp != stamp;
@@ -305,6 +315,7 @@ impl Graph {
     }
 
     /// The node left the queue.
+    #[inline]
     pub(crate) fn dequeued(&mut self, id: NodeId) {
         self.node_mut(id).flags &= !QUEUED;
     }
@@ -335,6 +346,7 @@ impl Graph {
         }
     }
 
+    #[inline]
     pub(crate) fn set_stale(&mut self, id: NodeId, stale: bool) {
         let node = self.node_mut(id);
         node.flags = if stale { node.flags | STALE } else { node.flags & !STALE };
