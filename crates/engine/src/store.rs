@@ -222,6 +222,10 @@ impl<T: Table> TableStore<T> {
         let changes = data.changes.as_mut().unwrap_or_else(|| {
             panic!("the changes of table `{}` are not tracked: say `.track::<..>()` where it is registered", T::NAME)
         });
+        // As of most tables in most batches.
+        if changes.is_empty() {
+            return Vec::new();
+        }
         // A new map, so that one burst does not hold its memory for ever.
         let mut taken = std::mem::take(changes);
         let faults = core.faults();
