@@ -28,8 +28,8 @@ impl Frame {
     }
 
     /// Takes this over in the place of what the row's last computation did.
-    pub(crate) fn commit(self, core: &Core, node: NodeId) {
-        let Self { reads, demands, mut groups } = self;
+    pub(crate) fn commit(&mut self, core: &Core, node: NodeId) {
+        let Self { reads, demands, groups } = self;
         let before: SmallVec<[Place; 4]> = SmallVec::from_slice(core.graph.borrow().groups(node));
         for place in &before {
             if !groups.contains(place) {
@@ -38,8 +38,8 @@ impl Frame {
         }
         groups.retain(|place| core.store(*place).commit(core, node));
         let mut graph = core.graph.borrow_mut();
-        graph.set_outputs(node, &demands, &groups);
-        graph.set_reads(node, &reads);
+        graph.set_outputs(node, demands, groups);
+        graph.set_reads(node, reads);
         graph.set_stale(node, false);
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::chunks::Chunks;
-use crate::misses::{Miss, Misses};
+use crate::misses::{MOST, Miss, Misses};
 use crate::node::{NodeId, Place, Row};
 use crate::queue::Queue;
 
@@ -22,6 +22,8 @@ const SUSPECT: u8 = 4;
 const ROOT: u8 = 8;
 /// Its computation panicked, or met a panic on its way: the details stand in [`crate::fault::Faults`].
 const TROUBLED: u8 = 16;
+/// An input row that was written since the last settling.
+const WRITTEN: u8 = 32;
 
 /// One end of a read. In `reads` it names the node read and the position of the other end in that node's `readers`;
 /// in `readers` the reverse. A read of what is not there has no other end: its place stands for a node, and the hash for a
@@ -212,6 +214,14 @@ impl Graph {
         node.flags = if troubled { node.flags | TROUBLED } else { node.flags & !TROUBLED };
     }
 
+    /// Tells whether it was so before.
+    pub(crate) fn set_written(&mut self, id: NodeId, written: bool) -> bool {
+        let node = self.node_mut(id);
+        let before = node.flags & WRITTEN != 0;
+        node.flags = if written { node.flags | WRITTEN } else { node.flags & !WRITTEN };
+        before
+    }
+
     pub(crate) fn is_root(&self, id: NodeId) -> bool {
         self.node(id).flags & ROOT != 0
     }
@@ -334,8 +344,10 @@ impl Graph {
         if self.misses.is_empty_at(place) {
             return;
         }
-        let Some(reader) = self.misses.reader(Miss { place, hash: hash() }) else { return };
-        self.wake(reader);
+        let readers: SmallVec<[NodeId; MOST]> = self.misses.readers(Miss { place, hash: hash() }).collect();
+        for reader in readers {
+            self.wake(reader);
+        }
     }
 
     fn wake(&mut self, id: NodeId) {
@@ -371,8 +383,8 @@ impl Graph {
 
     // Reads
 
-    /// Takes note that a row reads what is not there, where no other row does. Tells whether that is so; it is to be listed
-    /// among what the row reads then.
+    /// Takes note that a row reads what is not there, where few others do. Tells whether that is so; it is to be listed among
+    /// what the row reads then.
     pub(crate) fn claim_miss(&mut self, miss: Miss, reader: NodeId) -> bool {
         self.misses.claim(miss, reader)
     }
@@ -383,7 +395,7 @@ impl Graph {
             if let Read::Miss(miss) = read
                 && self.node(id).reads.iter().all(|edge| edge.read() != *read)
             {
-                self.misses.release(*miss);
+                self.misses.release(*miss, id);
             }
         }
     }
@@ -404,18 +416,22 @@ impl Graph {
                 self.node_mut(target).stamp = kept;
             }
         }
-        let reads = &mut self.node_mut(id).reads;
+        let mut reads = std::mem::take(&mut self.node_mut(id).reads);
         // Most rows read the same for ever.
         reads.reserve_exact(new.len().saturating_sub(reads.len()));
         for target in nodes(new) {
-            if self.first_touch(target, kept) {
-                self.add_read(id, target);
+            let node = self.node_mut(target);
+            if node.stamp != kept {
+                node.stamp = kept;
+                let (pos, back) = (index(reads.len()), index(node.readers.len()));
+                node.readers.push(Edge { node: id, pos });
+                reads.push(Edge { node: target, pos: back });
             }
         }
-        let reads = &mut self.node_mut(id).reads;
         if reads.spilled() && reads.len() * 4 <= reads.capacity() {
             reads.shrink_to_fit();
         }
+        self.node_mut(id).reads = reads;
     }
 
     /// Drops the reads that are not among these.
@@ -448,18 +464,10 @@ impl Graph {
         now.dedup();
         for miss in before {
             if now.binary_search(&miss).is_err() {
-                self.misses.release(miss);
+                self.misses.release(miss, id);
             }
         }
         self.node_mut(id).reads.extend(now.into_iter().map(Edge::missed));
-    }
-
-    fn add_read(&mut self, reader: NodeId, target: NodeId) {
-        let pos = index(self.node(reader).reads.len());
-        let readers = &mut self.node_mut(target).readers;
-        let back = index(readers.len());
-        readers.push(Edge { node: reader, pos });
-        self.node_mut(reader).reads.push(Edge { node: target, pos: back });
     }
 
     /// Takes one end away; the last one takes its position.
@@ -523,8 +531,11 @@ impl Graph {
         true
     }
 
-    /// Replaces what the node demands and the groups it has entries in. Tells the groups it had entries in before.
-    pub(crate) fn set_outputs(&mut self, id: NodeId, demands: &[NodeId], groups: &[Place]) -> SmallVec<[Place; 4]> {
+    /// Replaces what the node demands and the groups it has entries in.
+    pub(crate) fn set_outputs(&mut self, id: NodeId, demands: &[NodeId], groups: &[Place]) {
+        if demands.is_empty() && groups.is_empty() && self.node(id).outputs.is_none() {
+            return;
+        }
         let mut old = self.node_mut(id).outputs.take().unwrap_or_default();
         if old.demands.as_slice() != demands {
             let mut unique: SmallVec<[NodeId; 2]> = SmallVec::new();
@@ -543,11 +554,10 @@ impl Graph {
             }
             old.demands = unique;
         }
-        let before = std::mem::replace(&mut old.groups, SmallVec::from_slice(groups));
+        old.groups = SmallVec::from_slice(groups);
         if !old.demands.is_empty() || !old.groups.is_empty() {
             self.node_mut(id).outputs = Some(old);
         }
-        before
     }
 
     // Reports

@@ -164,7 +164,8 @@ impl<G: Group> GroupStore<G> {
     ) -> bool {
         let content = &data.rows.slot(row).payload;
         let mut holders: Holders<G> = SmallVec::new();
-        let seen = content.holder(sort).map(|(emitter, entry)| (emitter, entry.clone()));
+        let spot = content.locate(sort);
+        let seen = content.holder(spot).map(|(emitter, entry)| (emitter, entry.clone()));
         holders.extend(seen.clone());
         if !data.contested.is_empty()
             && let Some(waiting) = data.contested.remove(&(row, sort.clone()))
@@ -189,22 +190,22 @@ impl<G: Group> GroupStore<G> {
         match (seen, holders.pop()) {
             (None, None) => false,
             (Some(_), None) => {
-                Arc::make_mut(content).remove(sort);
+                Arc::make_mut(content).remove(spot);
                 true
             }
             (None, Some((emitter, entry))) => {
-                Arc::make_mut(content).put(sort, emitter, entry);
+                Arc::make_mut(content).put(spot, sort, emitter, entry);
                 true
             }
             (Some((before, old)), Some((emitter, new))) => {
                 if old == new {
                     if before != emitter {
-                        Arc::make_mut(content).hand_over(sort, emitter);
+                        Arc::make_mut(content).hand_over(spot, emitter);
                     }
                     return false;
                 }
                 drop(old);
-                Arc::make_mut(content).put(sort, emitter, new);
+                Arc::make_mut(content).put(spot, sort, emitter, new);
                 true
             }
         }

@@ -153,6 +153,9 @@ impl<G: Group> Page<G> {
     }
 }
 
+/// Where a key is in a group that has not changed since: a page, and the place there, which is `Err` if the key is not there.
+pub(crate) type Spot = (usize, Result<usize, usize>);
+
 /// All of a group.
 pub(crate) struct Content<G: Group> {
     /// In order, none empty.
@@ -191,8 +194,12 @@ impl<G: Group> Clone for Content<G> {
 }
 
 impl<G: Group> Content<G> {
-    /// The page that holds or would hold the key, and its place there: `Ok` if it is there.
-    fn locate(&self, sort: &G::Sort) -> (usize, Result<usize, usize>) {
+    /// Where the key is, or would be.
+    pub(crate) fn locate(&self, sort: &G::Sort) -> Spot {
+        // What arrives in order is behind everything.
+        if self.pages.last().is_none_or(|last| last.last() < sort) {
+            return (self.pages.len(), Err(0));
+        }
         let page = self.pages.partition_point(|page| page.last() < sort);
         match self.pages.get(page) {
             Some(found) => (page, found.items.binary_search_by(|item| item.sort.cmp(sort))),
@@ -205,9 +212,10 @@ impl<G: Group> Content<G> {
         Some(&self.pages[page].items[i])
     }
 
-    /// Who emitted the entry at that key, and the entry.
-    pub(crate) fn holder(&self, sort: &G::Sort) -> Option<(NodeId, &G::Entry)> {
-        self.find(sort).map(|item| (item.emitter, &item.entry))
+    /// Who emitted the entry at that spot, and the entry, if there is one.
+    pub(crate) fn holder(&self, (page, i): Spot) -> Option<(NodeId, &G::Entry)> {
+        let item = &self.pages.get(page)?.items[i.ok()?];
+        Some((item.emitter, &item.entry))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -218,9 +226,8 @@ impl<G: Group> Content<G> {
         self.pages.iter().flat_map(|page| page.items.iter().map(|item| (&item.sort, item.emitter)))
     }
 
-    /// Puts an entry at that key, in the place of another one if there is one.
-    pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: G::Entry) {
-        let (page, i) = self.locate(sort);
+    /// Puts an entry at that key, in the place of another one if there is one. `spot` is where the key was located.
+    pub(crate) fn put(&mut self, (page, i): Spot, sort: &G::Sort, emitter: NodeId, entry: G::Entry) {
         let summary = G::summary(&entry);
         self.summary.add(&summary);
         let hash = G::HASH.map(|hash| hash(&entry));
@@ -267,9 +274,9 @@ impl<G: Group> Content<G> {
         Arc::make_mut(&mut self.pages[page]).insert(i, item);
     }
 
-    /// Takes the entry at that key away, if there is one.
-    pub(crate) fn remove(&mut self, sort: &G::Sort) {
-        let (page, Ok(i)) = self.locate(sort) else { return };
+    /// Takes the entry at that spot away, if there is one.
+    pub(crate) fn remove(&mut self, spot: Spot) {
+        let (page, Ok(i)) = spot else { return };
         if let Some(hashed) = &mut self.hashed {
             hashed.turn(&self.pages[page].hashes[i], false);
         }
@@ -289,9 +296,9 @@ impl<G: Group> Content<G> {
         }
     }
 
-    /// The entry at that key goes on unchanged under another emitter.
-    pub(crate) fn hand_over(&mut self, sort: &G::Sort, emitter: NodeId) {
-        let (page, Ok(i)) = self.locate(sort) else { return };
+    /// The entry at that spot goes on unchanged under another emitter.
+    pub(crate) fn hand_over(&mut self, spot: Spot, emitter: NodeId) {
+        let (page, Ok(i)) = spot else { return };
         Arc::make_mut(&mut self.pages[page]).items[i].emitter = emitter;
     }
 }

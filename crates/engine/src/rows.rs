@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
+use crate::misses::spread;
 use crate::node::{NodeId, Row};
 use crate::table::Key;
 
@@ -18,7 +19,8 @@ pub(crate) struct Slot<K, P> {
 
 /// The rows of a table, or the groups of a group table.
 pub(crate) struct Rows<K, P> {
-    index: HashTable<Row>,
+    /// Rows with half of the hash of their keys, by which they are found: growing looks at no key.
+    index: HashTable<(u32, Row)>,
     hasher: RandomState,
     slots: Chunks<Option<Slot<K, P>>>,
     free: Vec<Row>,
@@ -30,9 +32,9 @@ impl<K, P> Default for Rows<K, P> {
     }
 }
 
-/// Other bits than those by which a table of few rows finds them.
-fn missed_by(hash: u64) -> u32 {
-    (hash >> 32) as u32
+/// Where a row is found. Not a closure, so that growing is compiled once and not for each type of key.
+fn found_at((hash, _): &(u32, Row)) -> u64 {
+    spread(*hash)
 }
 
 const USED: &str = "a row number is only held while its row exists";
@@ -46,17 +48,18 @@ impl<K: Key, P> Rows<K, P> {
         self.find_hashed(self.hash(key), key)
     }
 
-    fn find_hashed(&self, hash: u64, key: &K) -> Option<Row> {
-        self.index.find(hash, |row| self.slot(*row).key == *key).copied()
+    fn find_hashed(&self, hash: u32, key: &K) -> Option<Row> {
+        let is_key = |(of, row): &(u32, Row)| *of == hash && self.slot(*row).key == *key;
+        self.index.find(spread(hash), is_key).map(|(_, row)| *row)
     }
 
-    fn hash(&self, key: &K) -> u64 {
-        self.hasher.hash_one(key)
+    fn hash(&self, key: &K) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
     }
 
     /// The hash by which a row is missed: see [`crate::misses`].
     pub(crate) fn missed_by(&self, row: Row) -> u32 {
-        missed_by(self.hash(&self.slot(row).key))
+        self.hash(&self.slot(row).key)
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<&Slot<K, P>> {
@@ -99,17 +102,14 @@ impl<K: Key, P> Rows<K, P> {
         if let Some(row) = self.find_hashed(hash, key) {
             return Ok(row);
         }
-        if let Some(instead) = instead(missed_by(hash)) {
+        if let Some(instead) = instead(hash) {
             return Err(instead);
         }
         let row =
             self.free.pop().unwrap_or_else(|| Row::try_from(self.slots.push(None)).expect("fewer than 2^32 rows"));
         let (node, payload) = make(row);
         self.slots[row as usize] = Some(Slot { key: key.clone(), node, payload });
-        let Self { index, hasher, slots, .. } = self;
-        // Borrowed as it is, so that growing is compiled once and not for each type of key.
-        let hash_of: &dyn Fn(&Row) -> u64 = &|row| hasher.hash_one(&slots[*row as usize].as_ref().expect(USED).key);
-        index.insert_unique(hash, row, hash_of);
+        self.index.insert_unique(spread(hash), (hash, row), found_at);
         Ok(row)
     }
 
@@ -117,7 +117,7 @@ impl<K: Key, P> Rows<K, P> {
     pub(crate) fn remove(&mut self, row: Row) -> Slot<K, P> {
         let slot = self.slots[row as usize].take().expect(USED);
         let hash = self.hash(&slot.key);
-        if let Ok(entry) = self.index.find_entry(hash, |other| *other == row) {
+        if let Ok(entry) = self.index.find_entry(spread(hash), |(_, other)| *other == row) {
             entry.remove();
         }
         self.free.push(row);

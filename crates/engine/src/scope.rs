@@ -242,10 +242,10 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    pub(crate) fn commit<V>(self, value: Result<Option<V>, Fault>) -> Computed<V> {
-        let Scope { core, node, frame, panicked, .. } = self.scope;
-        frame.into_inner().commit(core, node);
-        let own = panicked.into_inner();
+    pub(crate) fn commit<V>(&mut self, value: Result<Option<V>, Fault>) -> Computed<V> {
+        let Scope { core, node, frame, panicked, .. } = &mut self.scope;
+        frame.get_mut().commit(core, *node);
+        let own = panicked.get_mut().take();
         match value {
             Ok(value) => Computed { value, trouble: own.map(|own| Box::new(Trouble { own: Some(own), poison: None })) },
             Err(poison) => Computed { value: None, trouble: Some(Box::new(Trouble { own, poison: Some(poison) })) },

@@ -34,17 +34,11 @@ pub(crate) enum Source<T: Table> {
 /// Called for an input row that has come into existence (true) or ceased to exist (false).
 pub(crate) type Hook<K> = Box<dyn Fn(&Core, &K, bool) + Send>;
 
-struct Value<T: Table> {
-    now: Option<Arc<T::Value>>,
-    /// Written since the last settling; what was there before stands in [`Data::written`].
-    written: bool,
-}
-
 /// What rows held at an earlier time.
 type Before<T> = HashMap<<T as Table>::Key, Option<Arc<<T as Table>::Value>>, RandomState>;
 
 struct Data<T: Table> {
-    rows: Rows<T::Key, Value<T>>,
+    rows: Rows<T::Key, Option<Arc<T::Value>>>,
     /// Input rows written since the last settling, with what they held then.
     written: Vec<(Row, Option<Arc<T::Value>>)>,
     /// The value of all rows that have one, if it tells nothing but that.
@@ -113,9 +107,9 @@ impl<T: Table> TableStore<T> {
         data.rows.intern(key, |row| self.make(core, row, key))
     }
 
-    fn make(&self, core: &Core, row: Row, key: &T::Key) -> (NodeId, Value<T>) {
+    fn make(&self, core: &Core, row: Row, key: &T::Key) -> (NodeId, Option<Arc<T::Value>>) {
         let node = core.graph.borrow_mut().add(self.place, row, (self.depth)(key));
-        (node, Value { now: None, written: false })
+        (node, None)
     }
 
     /// The node of a key, made if there is none.
@@ -156,12 +150,12 @@ impl<T: Table> TableStore<T> {
 
     /// The value as it is.
     pub(crate) fn value(&self, row: Row) -> Option<Arc<T::Value>> {
-        self.data.borrow().rows.slot(row).payload.now.clone()
+        self.data.borrow().rows.slot(row).payload.clone()
     }
 
     /// The value as it is, without a trace.
     pub(crate) fn peek(&self, key: &T::Key) -> Option<Arc<T::Value>> {
-        self.data.borrow().rows.get(key)?.payload.now.clone()
+        self.data.borrow().rows.get(key)?.payload.clone()
     }
 
     pub(crate) fn is_lookup(&self) -> bool {
@@ -171,7 +165,7 @@ impl<T: Table> TableStore<T> {
     /// All rows that have a value, in key order.
     pub(crate) fn sorted(&self) -> Vec<(T::Key, Arc<T::Value>)> {
         let data = self.data.borrow();
-        let present = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), slot.payload.now.clone()?)));
+        let present = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), slot.payload.clone()?)));
         let mut rows: Vec<_> = present.collect();
         sort_by(&mut rows, |a, b| a.0.cmp(&b.0));
         rows
@@ -202,15 +196,16 @@ impl<T: Table> TableStore<T> {
             None => self.intern(core, data, key),
         };
         let slot = data.rows.slot_mut(row);
-        if slot.payload.now.as_deref() == value.as_ref().map(Borrow::borrow) {
+        if slot.payload.as_deref() == value.as_ref().map(Borrow::borrow) {
             return false;
         }
-        let old = std::mem::replace(&mut slot.payload.now, value.map(Into::into));
-        let first = !std::mem::replace(&mut slot.payload.written, true);
+        let old = std::mem::replace(&mut slot.payload, value.map(Into::into));
+        let node = slot.node;
         data.note_change(row, old.as_ref());
-        if first {
+        let mut graph = core.graph.borrow_mut();
+        if !graph.set_written(node, true) {
             data.written.push((row, old));
-            core.graph.borrow_mut().set_busy(self.place);
+            graph.set_busy(self.place);
         }
         true
     }
@@ -233,7 +228,7 @@ impl<T: Table> TableStore<T> {
             |key: &T::Key, _: &mut _| data.rows.get(key).is_some_and(|slot| faults.poison(slot.node).is_some());
         changes.extend(taken.extract_if(is_poisoned));
         let differs = |key: &T::Key, old: &Option<Arc<T::Value>>| {
-            let now = data.rows.get(key).and_then(|slot| slot.payload.now.as_ref());
+            let now = data.rows.get(key).and_then(|slot| slot.payload.as_ref());
             now.map(|now| &**now) != old.as_deref()
         };
         let mut keys: Vec<_> = taken.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
@@ -246,7 +241,7 @@ impl<T: Table> TableStore<T> {
         let before = &*before.data.borrow();
         let Some(noted) = &before.changes else { return };
         let now = before.rows.iter().filter(|slot| !noted.contains_key(&slot.key));
-        let now = now.filter_map(|slot| Some((slot.key.clone(), Some(slot.payload.now.clone()?))));
+        let now = now.filter_map(|slot| Some((slot.key.clone(), Some(slot.payload.clone()?))));
         let told: Before<T> = noted.iter().map(|(key, old)| (key.clone(), old.clone())).chain(now).collect();
         if let Some(changes) = &mut self.data.borrow_mut().changes {
             changes.extend(told);
@@ -268,7 +263,7 @@ impl<T: Table> TableStore<T> {
         let computed = match &self.source {
             Source::Input => unreachable!("input rows are not computed"),
             Source::Lookup(compute) | Source::Derived(compute) => {
-                let emitter = Emitter::new(core, node, stamp);
+                let mut emitter = Emitter::new(core, node, stamp);
                 let value = compute(&emitter, &key);
                 emitter.commit(value)
             }
@@ -291,7 +286,7 @@ impl<T: Table> TableStore<T> {
             changed = core.set_trouble(node, own, poison.as_ref());
         }
         let data = &mut *self.data.borrow_mut();
-        let now = &mut data.rows.slot_mut(row).payload.now;
+        let now = &mut data.rows.slot_mut(row).payload;
         if now.as_deref() != value.as_ref() {
             let old = std::mem::replace(now, value.map(|value| shared(&mut data.nothing, value)));
             data.note_change(row, old.as_ref());
@@ -318,10 +313,10 @@ impl<T: Table> Store for TableStore<T> {
         for (row, old) in written {
             let (key, now) = {
                 let data = &mut *self.data.borrow_mut();
-                let slot = data.rows.slot_mut(row);
-                slot.payload.written = false;
-                let now = slot.payload.now.is_some();
+                let slot = data.rows.slot(row);
+                let now = slot.payload.is_some();
                 let mut graph = core.graph.borrow_mut();
+                graph.set_written(slot.node, false);
                 if now {
                     // Whoever looked meanwhile may have missed it, though it is as it was.
                     graph.wake_missing(self.place, || data.rows.missed_by(row));
@@ -330,7 +325,7 @@ impl<T: Table> Store for TableStore<T> {
                 }
                 drop(graph);
                 let slot = data.rows.slot(row);
-                if slot.payload.now == old {
+                if slot.payload == old {
                     continue;
                 }
                 core.graph.borrow_mut().enqueue(slot.node);
@@ -381,12 +376,12 @@ impl<T: Table> Store for TableStore<T> {
     }
 
     fn holds(&self, row: Row) -> bool {
-        matches!(self.source, Source::Input) && self.data.borrow().rows.slot(row).payload.now.is_some()
+        matches!(self.source, Source::Input) && self.data.borrow().rows.slot(row).payload.is_some()
     }
 
     fn free(&self, row: Row) {
         let data = &mut *self.data.borrow_mut();
-        if let Some(old) = data.rows.slot_mut(row).payload.now.take() {
+        if let Some(old) = data.rows.slot_mut(row).payload.take() {
             data.note_change(row, Some(&old));
         }
         data.rows.remove(row);
@@ -402,7 +397,7 @@ impl<T: Table> Store for TableStore<T> {
     }
 
     fn present(&self, row: Row) -> bool {
-        self.data.borrow().rows.slot(row).payload.now.is_some()
+        self.data.borrow().rows.slot(row).payload.is_some()
     }
 
     fn missed(&self, core: &Core, row: Row) -> Vec<String> {

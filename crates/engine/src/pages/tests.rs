@@ -22,10 +22,18 @@ fn nobody() -> NodeId {
     Graph::new(1).add(0, 0, 0)
 }
 
+fn put(content: &mut Content<Texts>, sort: u16, entry: u64) {
+    content.put(content.locate(&sort), &sort, nobody(), entry);
+}
+
+fn remove(content: &mut Content<Texts>, sort: u16) {
+    content.remove(content.locate(&sort));
+}
+
 fn content(entries: impl IntoIterator<Item = (u16, u64)>) -> Content<Texts> {
     let mut content = Content::default();
     for (sort, entry) in entries {
-        content.put(&sort, nobody(), entry);
+        put(&mut content, sort, entry);
     }
     content
 }
@@ -73,10 +81,10 @@ proptest! {
             let now = Arc::make_mut(&mut group);
             if let Some(entry) = entry {
                 model.insert(sort, entry);
-                now.put(&sort, nobody(), entry);
+                put(now, sort, entry);
             } else {
                 model.remove(&sort);
-                now.remove(&sort);
+                remove(now, sort);
             }
             if i % 97 == 0 {
                 assert_sound(&group);
@@ -119,7 +127,7 @@ fn pages_that_shrink_are_joined() {
     let mut content = content((0..6400).map(|i| (i, 1)));
     assert_eq!(content.pages.len(), 100, "what arrives in order fills its pages");
     for sort in (0..6400).filter(|sort| sort % 16 != 0) {
-        content.remove(&sort);
+        remove(&mut content, sort);
     }
     assert_sound(&content);
     assert_eq!(content.len, 400);
@@ -131,7 +139,7 @@ fn equal_entries_hash_equal_however_they_came_about() {
     let in_order = view((0..1000).map(|i| (i, u64::from(i))));
     let backwards = view((0..1000).rev().map(|i| (i, u64::from(i))));
     let mut detour = content((0..2000).map(|i| (i, u64::from(i))));
-    (1000..2000).rev().for_each(|sort| detour.remove(&sort));
+    (1000..2000).rev().for_each(|sort| remove(&mut detour, sort));
     let detour = View(Arc::new(detour));
     assert_ne!(in_order.pages().count(), backwards.pages().count(), "the pages differ");
     for other in [&backwards, &detour] {
@@ -156,12 +164,12 @@ fn what_a_page_caches_lasts_until_the_page_changes() {
     let (mut made, before) = (0, View(Arc::clone(&group)));
     assert_eq!((sums(&before, &mut made), made), (200, 4));
     assert_eq!((sums(&before, &mut made), made), (200, 4));
-    Arc::make_mut(&mut group).put(&70, nobody(), 11);
+    put(Arc::make_mut(&mut group), 70, 11);
     let after = View(Arc::clone(&group));
     assert_eq!((sums(&after, &mut made), made), (210, 5), "one page of four changed");
     assert_eq!((sums(&before, &mut made), made), (200, 5), "the old snapshot has what it had");
     drop((before, after));
-    Arc::make_mut(&mut group).remove(&70);
+    remove(Arc::make_mut(&mut group), 70);
     assert_eq!((sums(&View(group), &mut made), made), (199, 6), "nobody else had the page: changed in place");
 }
 
