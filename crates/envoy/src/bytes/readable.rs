@@ -100,6 +100,17 @@ fn within(message: &[u8], levels: usize) -> u64 {
     parts
 }
 
+/// Takes a number, which mostly is one byte long.
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    match rest.split_first() {
+        Some((byte, after)) if *byte < 0x80 => {
+            *rest = after;
+            Some(u64::from(*byte))
+        }
+        _ => decode_varint(rest).ok(),
+    }
+}
+
 /// A field of a message.
 pub(super) enum Field<'a> {
     /// With content that may be a message.
@@ -110,13 +121,13 @@ pub(super) enum Field<'a> {
 
 /// Takes the next field, with its number; none where this is no field.
 pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
-    let key = decode_varint(rest).ok()?;
+    let key = varint(rest)?;
     let number = key >> 3;
     let length = match key & 7 {
         _ if number == 0 => return None,
-        0 => return decode_varint(rest).ok().map(|_| (number, Field::Scalar)),
+        0 => return varint(rest).map(|_| (number, Field::Scalar)),
         1 => 8,
-        2 => usize::try_from(decode_varint(rest).ok()?).ok()?,
+        2 => usize::try_from(varint(rest)?).ok()?,
         5 => 4,
         _ => return None,
     };
