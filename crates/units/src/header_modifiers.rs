@@ -169,10 +169,7 @@ impl Changes {
         ];
         for (list, headers, how) in written {
             let headers = headers.as_deref().unwrap_or_default();
-            if headers.is_empty() {
-                continue;
-            }
-            spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
+            spec::at_most(headers, format_args!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
                 let headers = written.read(&format!("{field}.{list}[{index}]"), name, secrets)?;
                 // Before the rest is read: each may name all of a Secret.
@@ -194,9 +191,7 @@ impl Changes {
             }
         }
         let removed = remove.as_deref().unwrap_or_default();
-        if !removed.is_empty() {
-            spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
-        }
+        spec::at_most(removed, format_args!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in removed.iter().enumerate() {
             let name = header::modifiable_name(name).map_err(Refused::at(format_args!("{field}.remove[{index}]")))?;
             mutations.push(Action::Remove(name));

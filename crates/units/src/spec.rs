@@ -1,6 +1,6 @@
 //! Reading what is written in a field, and what a route says of it.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use api::Mismatch;
 use envoy_types::pb::{
@@ -78,11 +78,12 @@ pub(crate) fn said_list<T: Clone>(preferred: &[T], other: &[T]) -> Vec<T> {
 }
 
 /// Refuses a list that is too long.
-pub(crate) fn at_most<T>(list: &[T], field: &str, most: usize) -> Result<(), Refused> {
+pub(crate) fn at_most<T>(list: &[T], field: impl fmt::Display, most: usize) -> Result<(), Refused> {
     if list.len() <= most {
         return Ok(());
     }
-    Err(Refused::new(field, format!("it has {} entries, and {most} are the most; leave some out", list.len())))
+    let message = format!("it has {} entries, and {most} are the most; leave some out", list.len());
+    Err(Refused::new(&field.to_string(), message))
 }
 
 /// The entries of a list that has each once, checked; nothing if there is none.

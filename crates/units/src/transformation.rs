@@ -319,22 +319,22 @@ impl Written {
         {
             changes.push(Change::Body(direction.template(value, &format!("{field}.body.value"), parsed)?));
         }
-        spec::at_most(&self.set, &format!("{field}.set"), MOST_HEADERS)?;
+        spec::at_most(&self.set, format_args!("{field}.set"), MOST_HEADERS)?;
         for (index, header) in self.set.iter().enumerate() {
             changes.push(header.set(&format!("{field}.set[{index}]"), direction, parsed)?);
         }
-        spec::at_most(&self.add, &format!("{field}.add"), MOST_HEADERS)?;
+        spec::at_most(&self.add, format_args!("{field}.add"), MOST_HEADERS)?;
         for (index, header) in self.add.iter().enumerate() {
             let at = format!("{field}.add[{index}]");
             let name = direction.name()(&header.name).map_err(Refused::at(format_args!("{at}.name")))?;
             changes.push(Change::Add(name, header.value(&at, direction, parsed)?));
         }
-        spec::at_most(&self.remove, &format!("{field}.remove"), MOST_HEADERS)?;
+        spec::at_most(&self.remove, format_args!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in self.remove.iter().enumerate() {
             let name = header::modifiable_name(name).map_err(Refused::at(format_args!("{field}.remove[{index}]")))?;
             changes.push(Change::Remove(name));
         }
-        spec::at_most(&self.dynamic_metadata, &format!("{field}.dynamicMetadata"), MOST_HEADERS)?;
+        spec::at_most(&self.dynamic_metadata, format_args!("{field}.dynamicMetadata"), MOST_HEADERS)?;
         for (index, metadata) in self.dynamic_metadata.iter().enumerate() {
             changes.push(metadata.read(&format!("{field}.dynamicMetadata[{index}]"), direction, parsed)?);
         }
