@@ -65,26 +65,22 @@ pub(super) fn merge_each<'a>(
     levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
     keys: impl Iterator<Item = UnitKey>,
 ) -> impl Iterator<Item = Arc<Merged>> {
-    let mut before: Option<Heard<'a>> = None;
+    let mut before: Option<Said<'a>> = None;
     keys.filter_map(move |key| {
-        let heard = heard_of(levels.clone(), key, before.as_ref())?;
-        let Heard { unit, verdict, .. } = &heard;
-        let outcome = UnitOutcome { field: heard.field, verdict: verdict.clone() };
+        let said = said_of(levels.clone(), key, before.as_ref())?;
+        let Folded { field, unit, verdict, .. } = &said.folded;
+        let outcome = UnitOutcome { field, verdict: verdict.clone() };
         let merged = Arc::new(Merged { key, unit: unit.clone(), outcome });
-        before = Some(heard);
+        before = Some(said);
         Some(merged)
     })
 }
 
-/// Who says a unit, and who is heard.
-struct Heard<'a> {
+/// A unit: who says it, and what that comes to.
+struct Said<'a> {
     /// Where each level says it, if its first policy says it alone and none of the levels is merged deeply.
     says: Option<Vec<Says<'a>>>,
-    /// The one of `says` that holds.
-    holds: usize,
-    field: &'static str,
-    unit: Result<SharedUnit, Broken>,
-    verdict: Arc<Verdict>,
+    folded: Folded,
 }
 
 /// What the one policy of a level says of a unit.
@@ -94,29 +90,29 @@ struct Says<'a> {
 }
 
 /// Those that are heard of one unit often are of the next, as where one policy of each level says several: they are asked once.
-fn heard_of<'a>(
+fn said_of<'a>(
     levels: impl Iterator<Item = (usize, &'a Level)> + Clone,
     key: UnitKey,
-    before: Option<&Heard<'a>>,
-) -> Option<Heard<'a>> {
+    before: Option<&Said<'a>>,
+) -> Option<Said<'a>> {
     let says = says(levels.clone(), key);
-    let same = before.zip(says.as_deref()).filter(|(before, says)| {
-        let is_same = |(a, b): (&Says<'_>, &Says<'_>)| a.place == b.place && a.supplied.policy == b.supplied.policy;
-        before.says.as_deref().is_some_and(|known| known.len() == says.len() && known.iter().zip(*says).all(is_same))
-    });
-    if let Some((before, said)) = same {
-        let Says { place, supplied } = &said[before.holds];
+    let is_same = |(a, b): (&Says<'_>, &Says<'_>)| a.place == b.place && a.supplied.policy == b.supplied.policy;
+    if let Some((Said { says: Some(known), folded }, saying)) = before.zip(says.as_deref())
+        && known.len() == saying.len()
+        && known.iter().zip(saying).all(is_same)
+        && let Some(Says { place, supplied }) = saying.iter().find(|says| says.place == folded.place)
+    {
         let unit = supplied.parsed.unit.clone().map_err(|problem| broken(supplied, *place, problem));
-        let (holds, field, verdict) = (before.holds, supplied.parsed.field, before.verdict.clone());
-        return Some(Heard { says, holds, field, unit, verdict });
+        let folded = Folded { field: supplied.parsed.field, place: *place, unit, verdict: folded.verdict.clone() };
+        return Some(Said { says, folded });
     }
-    let Folded { field, place, unit, verdict } = merge(levels, key)?;
-    let holds = says.iter().flatten().position(|says| says.place == place).unwrap_or_default();
-    let verdict = match before {
-        Some(before) if *before.verdict == verdict => before.verdict.clone(),
-        _ => Arc::new(verdict),
-    };
-    Some(Heard { says, holds, field, unit, verdict })
+    let mut folded = merge(levels, key)?;
+    if let Some(Said { folded: before, .. }) = before
+        && before.verdict == folded.verdict
+    {
+        folded.verdict = before.verdict.clone();
+    }
+    Some(Said { says, folded })
 }
 
 /// Where levels say a unit; none where any says more than one thing of it, or may be merged.
@@ -157,7 +153,8 @@ struct Folded {
     /// The place of the level that holds, or is preferred.
     place: usize,
     unit: Result<SharedUnit, Broken>,
-    verdict: Verdict,
+    /// Often the same as of the unit before.
+    verdict: Arc<Verdict>,
 }
 
 /// What levels come to so far.
@@ -193,7 +190,7 @@ fn merge<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> 
         }
     }
     let winners = winners.into_iter().cloned().map(Winner::Policy).collect();
-    let verdict = Verdict { winners, overridden: lost.into(), words: words.into() };
+    let verdict = Arc::new(Verdict { winners, overridden: lost.into(), words: words.into() });
     Some(Folded { field, place, unit, verdict })
 }
 
