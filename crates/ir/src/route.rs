@@ -209,13 +209,13 @@ pub struct Fields {
     /// How long requests may take.
     pub timeouts: Option<Timeouts>,
     /// Whether requests are tried again.
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     /// Whether a client stays with a backend.
-    pub session: Option<SessionPersistence>,
+    pub session: Option<Box<SessionPersistence>>,
     /// A new host or path.
-    pub rewrite: Option<Rewrite>,
+    pub rewrite: Option<Box<Rewrite>>,
     /// Cross-origin rules.
-    pub cors: Option<Cors>,
+    pub cors: Option<Box<Cors>>,
     /// Changes to headers on the way in.
     pub request_headers: HeaderModifier,
     /// Changes to headers on the way out.

@@ -196,7 +196,7 @@ pub struct Slot {
     /// The expressions in it, which requests are held against.
     pub patterns: Arc<[Arc<str>]>,
     /// What it refers to in the configuration of a filter, which comes to a proxy apart from the filter's listener.
-    pub entry: Option<ExtensionEntry>,
+    pub entry: Option<Box<ExtensionEntry>>,
     /// Whom it asks.
     pub asks: Arc<[Asked]>,
 }

@@ -157,7 +157,7 @@ fn wide_scope(target: Target, slots: &[Slot]) -> WideScope {
 /// What slots of a Gateway or a listener refer to and ask.
 fn wide_parts(slots: &[Slot]) -> impl Iterator<Item = PartId> {
     let asked = slots.iter().flat_map(|slot| slot.asks.iter()).map(|asked| PartId::Cluster(asked.into()));
-    asked.chain(slots.iter().filter_map(|slot| slot.entry.as_ref()).filter_map(PartId::of))
+    asked.chain(slots.iter().filter_map(|slot| slot.entry.as_deref()).filter_map(PartId::of))
 }
 
 impl Derived for ReferredEntry {
@@ -191,7 +191,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
     let wide = places.filter_map(|place| scope.attempt(|| served_slots(scope, &place)).ok().flatten());
     let wide: Vec<_> = wide.collect();
-    let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
+    let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_deref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
     // Of what was not cleared nothing is sent, also where all is said by the entry.
     let is_cleared = |entry: &ExtensionEntry| {
@@ -267,7 +267,7 @@ impl Derived for WideAsked {
                 scope.demand::<AskedCluster>(cluster.clone());
                 scope.demand::<ServedCluster>(cluster);
             }
-            for entry in slots.iter().filter_map(|slot| slot.entry.as_ref()) {
+            for entry in slots.iter().filter_map(|slot| slot.entry.as_deref()) {
                 if let Some(part) = PartId::of(entry) {
                     offer(scope, part);
                 }

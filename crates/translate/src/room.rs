@@ -73,7 +73,7 @@ fn ask(scope: &Emitter<'_>, set: &NsName, said: impl Fn(&ListenerId, Scheme) -> 
 fn said(scope: &Scope<'_>, slots: &[Slot]) -> u64 {
     let asked = slots.iter().flat_map(|slot| slot.asks.iter());
     let asked = asked.map(|asked| weight::cluster(most_endpoints(scope, &asked.into())));
-    let tokens = slots.iter().filter_map(|slot| match slot.entry.as_ref()? {
+    let tokens = slots.iter().filter_map(|slot| match slot.entry.as_deref()? {
         ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => {
             let judged = scope.get::<ExtensionRow>(id)?;
             Some(weight::tokens(&judged.extension.as_ref().ok()?.provider))

@@ -135,7 +135,7 @@ impl LocalRateLimit {
                 let filter = SetMetadata { metadata: said(rate), ..SetMetadata::default() };
                 let inner = TypedExtensionConfig { name: slots::LOCAL_RATE.into(), typed_config: Some(any(&filter)) };
                 let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
-                let entry = Some(ExtensionEntry::LocalRate(*rate));
+                let entry = Some(ExtensionEntry::LocalRate(*rate).into());
                 vec![Slot { entry, ..slots::slot(slots::LOCAL_RATE, &chain) }, slots::on(slots::LOCAL_RATE_LIMIT)]
             }
         }

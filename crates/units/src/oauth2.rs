@@ -68,7 +68,7 @@ impl Unit for OAuth2 {
         let filter = login.filter.decode::<EnvoyOAuth2>();
         let cleared = login.tokens.as_ref().and_then(|tokens| jwt::cleared(slots::OAUTH2_CLEARED, &tokens.headers));
         let slot = wrapped_behind(cleared, slots::OAUTH2, slots::OAUTH2_INNER, &filter, &login.asked);
-        let entry = Some(ExtensionEntry::Login(extension.id.clone()));
+        let entry = Some(ExtensionEntry::Login(extension.id.clone()).into());
         let login_slot = Slot { entry, patterns: login.patterns.clone(), ..slot };
         let tokens = login.tokens.as_ref().map(|tokens| {
             let entry = ExtensionEntry::LoginTokens(extension.id.clone());

@@ -138,12 +138,8 @@ impl Unit for Retry {
         let mut conditions: Vec<Arc<str>> = self.conditions.iter().cloned().chain(by_status).collect();
         conditions.sort_unstable();
         conditions.dedup();
-        rule.fields.retry = Some(rule::Retry {
-            conditions,
-            codes: self.codes.clone(),
-            attempts: Some(self.attempts),
-            backoff: Some(self.backoff),
-        });
+        let (codes, attempts, backoff) = (self.codes.clone(), Some(self.attempts), Some(self.backoff));
+        rule.fields.retry = Some(Box::new(rule::Retry { conditions, codes, attempts, backoff }));
         if self.per_try.is_some() {
             let timeouts = rule.fields.timeouts.get_or_insert_default();
             timeouts.backend_request = timeouts.backend_request.or(self.per_try);

@@ -148,8 +148,8 @@ fn a_rules_own_retry_wins_as_a_whole() {
     assert_eq!(rule.fields.timeouts.and_then(|timeouts| timeouts.backend_request), Some(Duration::from_secs(1)));
     assert_eq!(holds, [true]);
     let own = rule::Retry { conditions: Vec::new(), codes: Vec::new(), attempts: None, backoff: None };
-    let (rule, holds) = applied(spec, Fields { retry: Some(own.clone()), ..Fields::default() });
-    assert_eq!((rule.fields.retry, rule.fields.timeouts), (Some(own), None));
+    let (rule, holds) = applied(spec, Fields { retry: Some(own.clone().into()), ..Fields::default() });
+    assert_eq!((rule.fields.retry, rule.fields.timeouts), (Some(own.into()), None));
     assert_eq!(holds, [false]);
 }
 
@@ -274,7 +274,7 @@ fn a_rules_own_cors_filter_wins_as_a_whole() {
     assert_eq!(*rule.slots[0].patterns, [r"https://[^/:]+\.a\.example".into()], "its expressions have a price");
     assert_eq!(said(spec.clone())[0].0, "cors");
     let own = cors(&api::http_route::HttpCorsFilter::default()).expect("a filter");
-    let (rule, holds) = applied(spec, Fields { cors: Some(own), ..Fields::default() });
+    let (rule, holds) = applied(spec, Fields { cors: Some(own.into()), ..Fields::default() });
     assert_eq!((rule.slots.len(), holds), (0, vec![false]));
     assert_eq!(said(json!({"cors": {"disable": {}, "maxAge": 5}})), [("cors", "off".to_owned())]);
 }
@@ -456,7 +456,7 @@ fn what_is_traced_where_nobody_is_told_is_written_and_its_author_is_warned() {
     let off = "client sampling 0%, random sampling 0%, overall sampling 0%".to_owned();
     assert_eq!(said(json!({"tracing": {"disable": {}}})), [("tracing", off)]);
     let own = || Fields {
-        rewrite: Some(ir::filter::Rewrite { hostname: Some("a".into()), path: None }),
+        rewrite: Some(Box::new(ir::filter::Rewrite { hostname: Some("a".into()), path: None })),
         ..Fields::default()
     };
     assert_eq!(applied(json!({"autoHostRewrite": true}), own()).1, [false]);

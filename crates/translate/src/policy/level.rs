@@ -166,7 +166,9 @@ impl Level {
 
     /// Has the first of the units that add up say what all of them say.
     fn add_up(&mut self) {
-        for supplied in std::mem::take(&mut self.units) {
+        let units = std::mem::take(&mut self.units);
+        self.units.reserve_exact(units.len());
+        for supplied in units {
             let key = supplied.key();
             let before = self.units.iter_mut().find(|before| before.key() == key);
             let Some(first) = before else {

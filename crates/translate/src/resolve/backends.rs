@@ -95,9 +95,9 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let mut filters = Filters {
             request_headers: fields.request_headers.clone(),
             response_headers: fields.response_headers.clone(),
-            rewrite: fields.rewrite.clone().unwrap_or_default(),
+            rewrite: fields.rewrite.as_deref().cloned().unwrap_or_default(),
             mirrors: Vec::with_capacity(fields.mirrors.len()),
-            cors: fields.cors.clone(),
+            cors: fields.cors.as_deref().cloned(),
         };
         for mirror in &fields.mirrors {
             let owner = &mirror.owner;
@@ -134,8 +134,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
             action,
             filters,
             timeouts: fields.timeouts.unwrap_or_default(),
-            retry: fields.retry.clone(),
-            session: fields.session.clone(),
+            retry: fields.retry.as_deref().cloned(),
+            session: fields.session.as_deref().cloned(),
             slots: handling.slots.clone(),
             by_policy,
         })

@@ -146,7 +146,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
     fn refused(&self) -> Option<(Problem, Box<[PartId]>)> {
         self.scope.get::<Strict>(&())?;
         let clusters = self.resolver.clusters.iter().filter(|cluster| !matches!(cluster, ClusterId::Rule(..)));
-        let entries = self.unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_ref());
+        let entries = self.unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_deref());
         let parts: Box<[_]> = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of)).collect();
         let refused = parts.iter().find_map(|part| self.scope.get::<RefusedPart>(part))?;
         let words = refused.told(self.placed.key.0.route().namespace());
@@ -184,7 +184,8 @@ impl<'a, 'b> Resolution<'a, 'b> {
         findings.unresolved = unresolved;
         findings.closed_backends = closed;
         findings.warnings.extend(warnings);
-        let mut entries: Vec<_> = unwritten.rule.slots.iter().filter_map(|slot| slot.entry.clone()).collect();
+        let mut entries: Vec<_> =
+            unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_deref().cloned()).collect();
         entries.sort_unstable();
         entries.dedup();
         let routes = match answered {

@@ -117,13 +117,13 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
         Type::UrlRewrite => {
             let at = format!("{field}.urlRewrite");
             let rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, &at)?, level, &at)?;
-            read.fields.rewrite = Some(rewrite).filter(|rewrite| *rewrite != Rewrite::default());
+            read.fields.rewrite = (rewrite != Rewrite::default()).then(|| rewrite.into());
         }
         Type::Cors => {
             let at = format!("{field}.cors");
             let refused =
                 |refused: Refused| fault(Reason::UnsupportedValue, &format!("{at}.{}", refused.field), refused.message);
-            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?).map_err(refused)?);
+            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?).map_err(refused)?.into());
         }
         Type::ExtensionRef => {
             let at = format!("{field}.extensionRef");

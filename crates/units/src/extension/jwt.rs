@@ -289,7 +289,7 @@ pub(crate) fn judged(
 ) -> Vec<Slot> {
     let requirement = RequirementSpecifier::RequirementName(name.to_owned());
     let slot = slots::slot(judge, &PerRouteConfig { requirement_specifier: Some(requirement) });
-    let judged = Slot { entry: Some(entry), asks: asked.into(), ..slot };
+    let judged = Slot { entry: Some(entry.into()), asks: asked.into(), ..slot };
     let request_mutations = claims(headers);
     let moved = mutations::slot(mover, Mutations { request_mutations, ..Mutations::default() });
     std::iter::once(judged).chain(moved).collect()

@@ -35,6 +35,6 @@ fn handling(rule: &GrpcRouteRule, owner: &RouteId, field: &str) -> Result<Handli
     filters::answers_alone(&handling, &backends, field)?;
     backends::read(&backends, owner.kind, field, &mut handling)?;
     let session = rule.session_persistence.as_ref().map(|written| session::read(written, field));
-    handling.fields.session = session.transpose()?;
+    handling.fields.session = session.transpose()?.map(Box::new);
     Ok(handling)
 }

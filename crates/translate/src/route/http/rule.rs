@@ -41,9 +41,9 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &
     backends::read(&rule.backend_refs, owner.kind, field, &mut handling)?;
     let timeouts = rule.timeouts.as_ref().map(|written| timeouts(written, field)).transpose()?;
     handling.fields.timeouts = timeouts.filter(|timeouts| *timeouts != Timeouts::default());
-    handling.fields.retry = rule.retry.as_ref().map(|written| retry(written, field)).transpose()?;
-    handling.fields.session =
-        rule.session_persistence.as_ref().map(|written| session::read(written, field)).transpose()?;
+    handling.fields.retry = rule.retry.as_ref().map(|written| retry(written, field)).transpose()?.map(Box::new);
+    let session = rule.session_persistence.as_ref().map(|written| session::read(written, field)).transpose()?;
+    handling.fields.session = session.map(Box::new);
     Ok(handling)
 }
 
