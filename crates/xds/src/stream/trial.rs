@@ -86,9 +86,21 @@ impl Stream {
         let is_known = has.is_some() || ![name, WILDCARD].iter().any(|name| self.trials.brought.contains(*name));
         state.subscription.covers(name)
             && state.rejected.get(name).is_some_and(|(version, _)| *version == trial.rejected)
+            && self.rejected_last(name)
             && latest.is_some_and(|latest| latest.content_version() == trial.rejected)
             && has == trial.before
             && is_known
+    }
+
+    /// Whether the client rejected what it was sent last of a name, and nothing else of it is on its way: what comes behind that
+    /// would be what it goes on with.
+    fn rejected_last(&self, name: &str) -> bool {
+        let state = &self.types[KIND.index()];
+        let sent = state.sent.get(name).map(Resource::content_version);
+        let is_of = |flight: &InFlight| flight.versions.iter().any(|(of, _)| **of == *name);
+        sent.is_some()
+            && state.rejected.get(name).map(|(version, _)| *version) == sent
+            && !state.in_flight.iter().any(is_of)
     }
 
     fn end_trial(&mut self, number: u64, answer: Answer) {
@@ -149,6 +161,7 @@ impl Stream {
     /// What the client gets back.
     fn owed(&mut self) -> Option<Resource> {
         self.trials.owed.retain(|name| self.acknowledged.contains_key(name));
-        self.trials.owed.first().and_then(|name| self.acknowledged.get(name)).cloned()
+        let name = self.trials.owed.iter().find(|name| self.rejected_last(name))?;
+        self.acknowledged.get(name).cloned()
     }
 }
