@@ -8,9 +8,9 @@ fn routes(version: u8) -> Resource {
     Resource::new(ResourceType::RouteConfiguration, "r", [version; 16], Bytes::from(vec![version]))
 }
 
-fn trial(number: u64, version: u8) -> Option<Trial> {
+fn trial(number: u64, version: u8) -> Trial {
     let [rejected, before] = [2, 1].map(|version| Version::from([version; 16]));
-    Some(Trial { number, rejected, before: Some(before), resource: routes(version) })
+    Trial { number, rejected, before: Some(before), resource: routes(version) }
 }
 
 /// What the client is sent.
@@ -64,7 +64,7 @@ async fn a_client_that_rejected_something_is_asked_what_it_takes_and_goes_back_t
         }
     }
     for (number, version, error) in [(7, 11, Some("nor that")), (8, 12, None)] {
-        server.hub.try_out(stream, trial(number, version));
+        server.hub.try_out(stream, Some(trial(number, version)));
         let asked = client.message().await;
         assert_eq!((names(&asked), body(&asked)), (vec!["r"], &[version][..]));
         client.answer(&asked, error).await;
@@ -81,9 +81,9 @@ async fn a_client_that_rejected_something_is_asked_what_it_takes_and_goes_back_t
 async fn a_client_that_leaves_in_the_midst_of_a_trial_is_told_as_gone_and_nobody_waits_for_it() {
     let mut server = ready(|_| {}).await;
     let (client, stream) = rejecting(&mut server).await;
-    server.hub.try_out(stream, trial(1, 11));
+    server.hub.try_out(stream, Some(trial(1, 11)));
     // Where it is asked before its rejection was read, there is nothing to ask.
-    server.hub.try_out(stream, trial(2, 11));
+    server.hub.try_out(stream, Some(trial(2, 11)));
     drop(client);
     loop {
         if let Event::Disconnected { stream: of, .. } = server.event().await {
@@ -91,7 +91,7 @@ async fn a_client_that_leaves_in_the_midst_of_a_trial_is_told_as_gone_and_nobody
             break;
         }
     }
-    server.hub.try_out(stream, trial(3, 11));
+    server.hub.try_out(stream, Some(trial(3, 11)));
     server.hub.publish("ns/gw", Snapshot::new().with(routes(3)));
     let mut another = server.delta().await;
     another
