@@ -16,6 +16,8 @@ mod refused;
 mod running;
 #[path = "judge/sandbox.rs"]
 mod sandbox;
+#[path = "judge/trials.rs"]
+mod trials;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -86,7 +86,7 @@ pub struct EngineTask {
     diagnostics: Diagnostics,
     ports: Option<PortCheck>,
     strict: Option<Strict>,
-    isolation: Option<Isolation>,
+    isolation: Isolation,
     verdicts: Verdicts,
     freezer: Option<Freezer>,
     /// Whether nobody looked yet what is kept of trees.
@@ -108,7 +108,7 @@ impl EngineTask {
     pub fn new(settings: Settings, hub: xds::Hub, ports: Option<PortCheck>, metrics: Metrics) -> Self {
         Self {
             source: Source::Files(None),
-            publisher: Publisher::new(hub, Arc::clone(&settings.controller_name), metrics.clone()),
+            publisher: Publisher::new(hub.clone(), Arc::clone(&settings.controller_name), metrics.clone()),
             freezer: settings.freeze.enabled.then(|| Freezer::new(settings.freeze, None)),
             guarded: Guarded::new(settings),
             awaits_editions: false,
@@ -119,7 +119,7 @@ impl EngineTask {
             diagnostics: Diagnostics::new(metrics.clone()),
             ports,
             strict: None,
-            isolation: None,
+            isolation: Isolation::new(hub),
             verdicts: Verdicts::new(metrics.clone()),
             awaits_login_seed: false,
             awaits_records: false,
@@ -151,11 +151,9 @@ impl EngineTask {
         Self { strict: Some(Strict::new(desk, bounds)), ..self }
     }
 
-    /// Has [`isolate()`] look who is to blame for what proxies refuse.
+    /// Has [`isolate()`] look who is to blame for what proxies refuse, before they are asked themselves.
     pub fn isolate(&mut self, judge: Arc<Judge>) -> mpsc::Receiver<Case> {
-        let (isolation, cases) = Isolation::new(judge);
-        self.isolation = Some(isolation);
-        cases
+        self.isolation.judged_by(judge)
     }
 
     /// The same, where it is stored which objects are set aside, and what proxies refused: until [`Event::Quarantine`] and
@@ -214,7 +212,9 @@ impl EngineTask {
     pub fn work(&mut self, batch: Vec<Event>) {
         let idle = |event: &Event| match event {
             Event::RecheckPorts => self.ports.as_ref().is_none_or(PortCheck::is_content),
-            Event::RetryQuarantined => !self.guarded.is_waiting() && !self.verdicts.is_due(Instant::now()),
+            Event::RetryQuarantined => {
+                !self.guarded.is_waiting() && !self.verdicts.is_due(Instant::now()) && !self.isolation.is_waiting()
+            }
             Event::RecheckWaiting => self.strict.as_ref().is_none_or(|it| !it.is_due() && self.publisher.is_ready()),
             _ => false,
         };
@@ -243,6 +243,9 @@ impl EngineTask {
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
             self.settle(loaded);
+        }
+        if loaded {
+            self.look_who_is_to_blame();
         }
         // Questions alone make no batch.
         if events > 0 {
@@ -295,12 +298,16 @@ impl EngineTask {
             (Event::Quarantine(stored), _) => self.take_records(stored),
             (Event::Verdicts(stored), _) => {
                 let is_less = self.verdicts.take(stored, self.guarded.translator_mut());
-                if let Some(isolation) = self.isolation.as_mut().filter(|_| is_less) {
-                    isolation.forget();
+                if is_less {
+                    self.isolation.forget();
                 }
                 self.count_unreadable();
             }
-            (Event::Isolated(isolated), _) => self.take_isolated(isolated),
+            (Event::Isolated(isolated), _) => {
+                if let Some(isolated) = self.isolation.judged(isolated) {
+                    self.take_isolated(isolated);
+                }
+            }
             (Event::Reviewed(reviewed), _) => self.verdicts.take_reviewed(reviewed),
             (Event::Edition(event), _) => {
                 self.awaits_editions &= !matches!(event, EditionEvent::Stored(_));
@@ -324,9 +331,7 @@ impl EngineTask {
                     strict.take(&event);
                 }
                 self.verdicts.meet(&event);
-                if let Some(isolation) = &mut self.isolation {
-                    isolation.take(&event);
-                }
+                self.isolation.take(&event);
                 if let Some((gateway, report)) = self.proxies.take(&event) {
                     self.guarded.translator_mut().set_nack(&gateway, report);
                 }
@@ -355,14 +360,29 @@ impl EngineTask {
         self.metrics.unreadable_records.set(i64::from(is_unreadable));
     }
 
+    /// Has it be looked who is to blame for what proxies refused, and whether that is still so.
+    fn look_who_is_to_blame(&mut self) {
+        let outdated = self.verdicts.look(&self.guarded, self.isolation.judge(), Instant::now());
+        self.isolation.review(outdated);
+        loop {
+            let isolated = self.isolation.look(&self.guarded);
+            if isolated.is_empty() {
+                break;
+            }
+            for isolated in isolated {
+                self.take_isolated(isolated);
+            }
+            self.settle(true);
+        }
+        self.isolation.release();
+    }
+
     /// It was looked who is to blame for what a proxy refused.
     fn take_isolated(&mut self, mut isolated: Isolated) {
         if self.verdicts.add(isolated.take_found(), self.guarded.translator_mut()) > 0 {
             isolated.set_full();
         }
-        if let Some(isolation) = &mut self.isolation {
-            isolation.done(&isolated);
-        }
+        self.isolation.done(&isolated);
         let (outcome, took) = isolated.outcome();
         self.metrics.nack_isolations.get_or_create(&OutcomeLabel::of(outcome)).inc();
         self.metrics.nack_isolation_seconds.observe(took.as_secs_f64());
@@ -449,18 +469,6 @@ impl EngineTask {
             self.metrics.quarantined_objects.set(i64::try_from(count).unwrap_or(i64::MAX));
             let wanted = Arc::new(self.guarded.entries().clone());
             self.aside.send_replace(Storing { number: self.records_known, wanted });
-        }
-        if loaded {
-            let judge = self.isolation.as_ref().and_then(Isolation::judge);
-            let outdated = self.verdicts.look(&self.guarded, judge, Instant::now());
-            let unjudged = self.isolation.as_mut().map(|isolation| {
-                isolation.review(outdated);
-                isolation.look(&self.guarded)
-            });
-            let unjudged = unjudged.unwrap_or_default();
-            for isolated in unjudged {
-                self.take_isolated(isolated);
-            }
         }
     }
 }

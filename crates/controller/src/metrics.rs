@@ -201,6 +201,8 @@ metrics! {
         => "nack_isolations", "Times that it was looked who is to blame for what a proxy refused, by what came of it";
     nack_isolation_seconds: Histogram = Histogram::new(exponential_buckets(0.01, 3.0, 9))
         => "nack_isolation_seconds", "Time until it was known who is to blame for what a proxy refused";
+    nack_trials: Family<OutcomeLabel, Counter>
+        => "nack_trials", "Times that a proxy was asked about routes that it refused, by what it said";
     frozen_trees: Family<ReasonLabel, Gauge>
         => "frozen_trees", "Trees of routes, and policies of Gateways, that are served as they were before, by reason";
     withheld_changes: Gauge

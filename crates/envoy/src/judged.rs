@@ -1,5 +1,7 @@
 //! What is sent to proxies, in a bootstrap by which Envoy judges it and serves nothing (`envoy --mode validate`).
 //!
+//! A proxy that serves can be asked about rows too, by a route configuration in which no request meets them ([`trial`]).
+//!
 //! Each [`Fragment`] is judged by itself, wherever it stands among others. So they are put where none can disturb another: rows
 //! in one virtual host, each listener at no port, virtual hosts with one domain in route configurations of their own.
 
@@ -19,7 +21,10 @@ use envoy_types::pb::{
             },
             core::v3::{Address, TypedExtensionConfig, address::Address as At, socket_address::PortSpecifier},
             listener::v3::{Filter, FilterChain, Listener, filter},
-            route::v3::{RouteConfiguration, VirtualHost},
+            route::v3::{
+                DirectResponseAction, Route, RouteConfiguration, RouteMatch, VirtualHost, route::Action,
+                route_match::PathSpecifier,
+            },
         },
         extensions::filters::{
             http::router::v3::Router,
@@ -205,6 +210,30 @@ pub fn row_hashes(config: &[u8]) -> HashSet<Hash> {
     rows.map(|row| version([row])).collect()
 }
 
+/// A route configuration of this name that a proxy takes only if it takes these rows, and its version. To requests it is what
+/// `before` is, which shares its pieces with it, or one without routes: the rows stand in a virtual host of their own, behind a
+/// route that takes all that ever comes there. Nothing can: no request has a host with a blank in it, and no Gateway a hostname.
+pub fn trial(name: &str, before: Option<(Hash, &[Bytes])>, rows: &[&Fragment]) -> (Hash, Arc<[Bytes]>) {
+    let everything = RouteMatch { path_specifier: Some(PathSpecifier::Prefix(String::new())), ..RouteMatch::default() };
+    let nothing = DirectResponseAction { status: 404, ..DirectResponseAction::default() };
+    let first = Route {
+        name: "trial".into(),
+        r#match: Some(everything),
+        action: Some(Action::DirectResponse(nothing)),
+        ..Route::default()
+    };
+    let host = VirtualHost { routes: vec![first], ..host("on trial", "on trial") };
+    let host = rows.iter().fold(Fields::of(&host), |host, row| host.message(tag::VIRTUAL_HOST_ROUTES, &row.bytes));
+    let host = Fields::default().message(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, &host.into_bytes()).into_bytes();
+    let named = || RouteConfiguration { name: name.into(), ..RouteConfiguration::default() }.encode_to_vec();
+    let (of_before, pieces) = before.map_or_else(
+        || (version([name.as_bytes()]), vec![named().into()]),
+        |(version, pieces)| (version, pieces.to_vec()),
+    );
+    let hash = version([&of_before, &version([&*host])].map(|hash| &hash[..]));
+    (hash, pieces.into_iter().chain([host.into()]).collect())
+}
+
 /// A message without the field `tag`, and what stands in that.
 fn without(message: &[u8], tag: u32) -> (Vec<u8>, Vec<&[u8]>) {
     let (mut head, mut taken) = (Vec::new(), Vec::new());
@@ -316,5 +345,41 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
         name: name.into(),
         config_type: Some(http_filter::ConfigType::TypedConfig(config)),
         ..HttpFilter::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str) -> Fragment {
+        Fragment::new(Kind::Row, Route { name: name.into(), ..Route::default() }.encode_to_vec())
+    }
+
+    #[test]
+    fn a_trial_is_what_was_before_with_rows_that_no_request_meets() {
+        let own = VirtualHost { routes: vec![Route::default()], ..host("own", "*") };
+        let before = RouteConfiguration { name: "c".into(), virtual_hosts: vec![own], ..RouteConfiguration::default() };
+        let bytes = Bytes::from(before.encode_to_vec());
+        let (first, second) = (row("first"), row("second"));
+        let of = |before: bool, rows: &[&Fragment]| {
+            let pieces = std::slice::from_ref(&bytes);
+            trial("c", before.then_some((version([&*bytes]), pieces)), rows)
+        };
+        let (hash, pieces) = of(true, &[&first, &second]);
+        assert_eq!(pieces[0].as_ptr(), bytes.as_ptr(), "it is not copied");
+        let mut tried = RouteConfiguration::decode(&*pieces.concat()).expect("a route configuration");
+        let host = tried.virtual_hosts.pop().expect("a virtual host");
+        assert_eq!(tried, before);
+        let names: Vec<_> = host.routes.iter().map(|route| route.name.as_str()).collect();
+        assert_eq!(names, ["trial", "first", "second"]);
+        let matching = host.routes[0].r#match.as_ref().and_then(|matching| matching.path_specifier.clone());
+        assert_eq!(matching, Some(PathSpecifier::Prefix(String::new())), "the first takes all");
+        assert!(host.domains.iter().all(|domain| domain.contains(' ')), "{:?}", host.domains);
+
+        let alone = RouteConfiguration::decode(&*of(false, &[&first]).1.concat()).expect("a route configuration");
+        assert_eq!((alone.name.as_str(), alone.virtual_hosts.len()), ("c", 1));
+        let versions = [hash, of(true, &[&first]).0, of(true, &[]).0, of(false, &[&first]).0, of(false, &[]).0];
+        assert_eq!(versions.iter().collect::<HashSet<_>>().len(), versions.len());
     }
 }

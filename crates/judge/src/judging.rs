@@ -206,8 +206,8 @@ impl Judge {
     }
 }
 
-/// Ranges of what is judged together.
-fn batches(fragments: &[&Fragment]) -> Vec<Range<usize>> {
+/// Ranges of what is judged together: 10,000, and 8 MiB of them.
+pub fn batches(fragments: &[&Fragment]) -> Vec<Range<usize>> {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let mut bytes = 0;
     for (at, fragment) in fragments.iter().enumerate() {

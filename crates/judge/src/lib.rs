@@ -8,6 +8,8 @@
 //! a [`Runner`] in this process, or by a [`Client`] an [agent](agent::serve) in another container, which has the proxies' image.
 //! Either way each Envoy is [confined](confine): what a tenant has it read, it cannot send anywhere.
 //!
+//! Who is to blame is found by a [`Search`], which others use too: it asks, and somebody else tries.
+//!
 //! What an agent says is not trusted with more than the verdict: it can lie, but neither stall its client nor fill it.
 
 pub mod agent;
@@ -24,9 +26,10 @@ mod verdict;
 mod words;
 
 pub use client::Client;
-pub use judging::{Ends, Judge, Way};
+pub use judging::{Ends, Judge, Way, batches};
 pub use outcome::{Build, Job, Outcome};
 pub use process::Launch;
 pub use runner::{Runner, StartError};
-pub use search::Budget;
+pub use search::{Budget, Found, Search};
 pub use verdict::{How, Refusal, Verdict};
+pub use words::one_line;

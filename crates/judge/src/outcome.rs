@@ -99,6 +99,11 @@ impl Build {
         fits.then(|| Self(name.into()))
     }
 
+    /// One of which only the number of its version is known.
+    pub fn numbered(number: impl fmt::Display) -> Self {
+        Self(format!("?/{number}").into())
+    }
+
     /// All of its name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -166,6 +171,12 @@ mod tests {
         for text in ["", "version:", "1.40.0", "version: a/b\u{1b}[31m", &format!("version: a/{}", "b".repeat(300))] {
             assert_eq!(Build::printed(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_build_of_which_only_the_number_is_known_says_it() {
+        let build = Build::numbered("1.40.2");
+        assert_eq!((build.number(), build.to_string().as_str()), ("1.40.2", "Envoy 1.40.2"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn of_refusal(errors: &str, marker: &str) -> String {
 }
 
 /// The text without noise, on one line of bounded length, with nothing in it that a terminal would obey.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     // What is beyond is cut off in any case.
     let text = &text[..text.floor_char_boundary(16 * MAX_WORDS)];
     let text = NOISE.replace_all(text, "");

@@ -1,4 +1,4 @@
-//! What proxies refused, and an Envoy that judges found who is to blame: verdicts.
+//! What proxies refused, and an Envoy that judges, or they, said who is to blame: verdicts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +67,7 @@ pub struct Verdict {
     pub gateway: String,
     /// The version of Envoy that refuses it.
     pub version: String,
-    /// How, as metrics call it: `words`, `crash`, `time`, `memory` or `end`.
+    /// How, as metrics call it: `words`, `crash`, `time`, `memory` or `end`; `nack` where the proxy itself was asked.
     pub how: String,
     /// Why, as the owner of the object is told.
     pub words: String,

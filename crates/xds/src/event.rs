@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use crate::identity::Refusal;
 use crate::request::EnvoyVersion;
 use crate::resource::{Resource, ResourceType, Version};
+use crate::trial::Answer;
 
 /// Something that happened to a stream of a proxy. `stream` is unique in this process; `gateway` is what the stream was authorised for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,17 @@ pub enum Event {
         envoy: Option<EnvoyVersion>,
         /// The first line of the proxy's error (`error_detail.message`), at most 512 bytes and without control characters.
         message: String,
+    },
+    /// What came of a [`crate::Trial`]: of each that the stream got, unless another one took its place.
+    Tried {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// The number of the trial.
+        number: u64,
+        /// What came of it.
+        answer: Answer,
     },
     /// Names that had been rejected on this stream are accepted in another version, or no longer of interest.
     Recovered {

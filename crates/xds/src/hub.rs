@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::snapshot::Snapshot;
+use crate::trial::Trial;
 
 /// The latest snapshot of every gateway. One per process; clones are handles to the same hub.
 ///
@@ -16,11 +17,13 @@ pub struct Hub(Arc<Shared>);
 struct Shared {
     gateways: Mutex<HashMap<String, watch::Sender<Publication>>>,
     ready: watch::Sender<bool>,
+    /// What the clients of streams are to be asked.
+    trials: Mutex<HashMap<u64, watch::Sender<Option<Trial>>>>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { gateways: Mutex::default(), ready: watch::Sender::new(false) }
+        Self { gateways: Mutex::default(), ready: watch::Sender::new(false), trials: Mutex::default() }
     }
 }
 
@@ -129,6 +132,29 @@ impl Hub {
         {
             gateways.remove(gateway);
         }
+    }
+
+    /// Has the client of a stream, which rejected a route configuration, be asked what it takes of it: instead of anything that it
+    /// was to be asked before. With none it gets back what it acknowledged, if it took anything else since. What comes of it is
+    /// [`crate::Event::Tried`]; of a stream that ended, nothing.
+    pub fn try_out(&self, stream: u64, trial: Option<Trial>) {
+        if let Some(sender) = self.trials().get(&stream) {
+            sender.send_replace(trial);
+        }
+    }
+
+    /// What the client of a stream is to be asked, until [`Hub::end_trials`].
+    pub(crate) fn trials_of(&self, stream: u64) -> watch::Receiver<Option<Trial>> {
+        self.trials().entry(stream).or_default().subscribe()
+    }
+
+    /// The stream ended.
+    pub(crate) fn end_trials(&self, stream: u64) {
+        self.trials().remove(&stream);
+    }
+
+    fn trials(&self) -> MutexGuard<'_, HashMap<u64, watch::Sender<Option<Trial>>>> {
+        self.0.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gateways(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Publication>>> {

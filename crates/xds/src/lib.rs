@@ -31,6 +31,7 @@ mod service;
 mod snapshot;
 pub mod stream;
 mod tls;
+mod trial;
 
 pub use config::{Authorize, Config, trust_node_cluster};
 pub use event::{Event, Reporter, reporter};
@@ -44,3 +45,4 @@ pub use resource::{Pieces, Resource, ResourceType, Version};
 pub use server::{BindError, ServeError, Server, check_bind};
 pub use snapshot::Snapshot;
 pub use tls::{Certificate, CertificateError};
+pub use trial::{Answer, Trial};

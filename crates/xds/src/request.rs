@@ -66,7 +66,7 @@ pub struct SotwRequest {
     pub type_url: String,
     /// All names of interest.
     pub names: Vec<String>,
-    /// The version last accepted. Not used: responses are matched by nonce.
+    /// The version last accepted, of an earlier stream too. Responses are matched by nonce.
     pub version: String,
     /// The nonce of the last response that the client saw; empty before the first.
     pub nonce: String,

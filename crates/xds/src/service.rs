@@ -26,6 +26,7 @@ use crate::identity::Refusal;
 use crate::peer::{Origin, Peer};
 use crate::request::{DeltaRequest, Node, ParseError, SotwRequest, printable};
 use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
+use crate::trial::Trial;
 
 const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
@@ -188,8 +189,10 @@ impl StreamTask {
         let status = match self.begin().await {
             Ok(Some((gateway, request))) => {
                 let mut view = self.ads.shared.hub.subscribe(&gateway);
-                let status = self.serve(&gateway, request, &mut view).await;
+                let mut trials = self.ads.shared.hub.trials_of(self.id);
+                let status = self.serve(&gateway, request, &mut view, &mut trials).await;
                 self.ads.shared.hub.unsubscribe(&gateway, view);
+                self.ads.shared.hub.end_trials(self.id);
                 left = Some(gateway);
                 status
             }
@@ -258,7 +261,13 @@ impl StreamTask {
         })
     }
 
-    async fn serve(&mut self, gateway: &str, first: Parsed, view: &mut watch::Receiver<Publication>) -> Status {
+    async fn serve(
+        &mut self,
+        gateway: &str,
+        first: Parsed,
+        view: &mut watch::Receiver<Publication>,
+        trials: &mut watch::Receiver<Option<Trial>>,
+    ) -> Status {
         let config = &self.ads.shared.config;
         let Config { limits, gate_timeout, least_envoy, .. } = *config;
         let settings = Settings { limits, gate_timeout, least_envoy };
@@ -280,6 +289,9 @@ impl StreamTask {
         }
         let mut room: Option<OwnedPermit<Part>> = None;
         loop {
+            if seen == Publication::Withdrawn {
+                return Status::unavailable("the Gateway was withdrawn");
+            }
             if let Some(free) = room.take() {
                 if let Some(response) = stream.next_response(Instant::now().into_std()) {
                     self.ads.shared.config.metrics.sent(&response);
@@ -314,9 +326,16 @@ impl StreamTask {
                 },
                 changed = view.changed() => {
                     take_snapshot(&mut stream, view, &mut seen);
-                    if changed.is_err() || seen == Publication::Withdrawn {
-                        return Status::unavailable("the Gateway was withdrawn");
+                    if changed.is_err() {
+                        seen = Publication::Withdrawn;
                     }
+                }
+                Ok(()) = trials.changed() => {
+                    // Trials end when something newer was published, which goes first then.
+                    if view.has_changed().unwrap_or(true) {
+                        take_snapshot(&mut stream, view, &mut seen);
+                    }
+                    stream.on_trial(trials.borrow_and_update().clone());
                 }
                 () = sleep_until(deadline.map_or_else(Instant::now, Instant::from_std)), if deadline.is_some() => {}
                 event = self.ads.shared.reporter.sender().clone().reserve_owned(), if !self.unreported.is_empty() => {
@@ -357,6 +376,7 @@ impl StreamTask {
                 let envoy = client.node().envoy;
                 Event::Nacked { gateway, stream, kind, names, versions, acknowledged, envoy, message }
             }
+            Observation::Tried(number, answer) => Event::Tried { gateway, stream, number, answer },
             Observation::Recovered(kind, names) => {
                 Event::Recovered { gateway, stream, kind, names: names.iter().map(ToString::to_string).collect() }
             }

@@ -9,6 +9,8 @@
 //! * One response of a type is on its way at a time. Its content is decided when it is sent, so a slow client skips
 //!   versions.
 //! * No wait is without a bound.
+//! * A client that rejected a route configuration may be asked by [trials](Stream::on_trial) what it takes of it. That changes
+//!   nothing of the above.
 //! * An Envoy older than [`Settings::least_envoy`] is sent nothing that it would refuse: its requests for listeners and
 //!   route configurations are left unanswered, so that a new one serves nothing and one from before an upgrade goes on with
 //!   what it has. Its endpoints and secrets go on following; clusters come, and none is taken from it.
@@ -20,6 +22,7 @@ mod state;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod union;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,8 +38,10 @@ use crate::limits::Limits;
 use crate::request::{EnvoyVersion, Node};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::snapshot::{Resources, Snapshot};
+use crate::trial::Answer;
 use rollout::{Phase, Removal, Rollout};
 use state::{InFlight, Needs, Pending, TypeState};
+use trial::Trials;
 
 /// The variant of the protocol that a stream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +108,8 @@ pub enum Observation {
     Acked(ResourceType, Vec<(Arc<str>, Version)>, Instant),
     /// [`crate::Event::Nacked`]
     Nacked(ResourceType, Vec<(Arc<str>, Version)>, String),
+    /// [`crate::Event::Tried`]
+    Tried(u64, Answer),
     /// [`crate::Event::Recovered`]
     Recovered(ResourceType, Vec<Arc<str>>),
     /// [`crate::Event::UnknownName`]: the first, and how many.
@@ -134,6 +141,7 @@ pub struct Stream {
     /// The route configurations that the client accepted last, of those that it is interested in: what it goes on with should it
     /// reject the next. Most are what it shall have, and are shared with that.
     acknowledged: BTreeMap<Arc<str>, Resource>,
+    trials: Trials,
     last_nonce: u64,
     observations: Vec<Observation>,
 }
@@ -151,6 +159,7 @@ impl Stream {
             rollout: Rollout::default(),
             kept: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
+            trials: Trials::default(),
             last_nonce: 0,
             observations: outdated
                 .map(|(version, least)| Observation::Outdated { version, least })
@@ -186,6 +195,7 @@ impl Stream {
         for state in &mut self.types {
             state.expire(now, self.settings.gate_timeout);
         }
+        self.review_trial();
         loop {
             // Before anything is sent, so that clusters precede what depends on them.
             self.begin(now);
@@ -199,8 +209,9 @@ impl Stream {
                     return response;
                 }
             }
-            if !self.advance(now) {
-                return None;
+            let trial = self.compose_trial(now);
+            if trial.is_some() || !self.advance(now) {
+                return trial;
             }
         }
     }
@@ -217,8 +228,9 @@ impl Stream {
             Removal::Waiting { until, .. } if self.holds() => Some(*until),
             _ => None,
         };
-        let answers = self.types.iter().filter(|state| state.blocked).flat_map(|state| {
-            state.in_flight.iter().filter(|flight| !flight.overdue).map(|f| f.sent_at + self.settings.gate_timeout)
+        let answers = self.types.iter().flat_map(|state| {
+            let awaited = |flight: &&InFlight| !flight.overdue && (state.blocked || flight.trial.is_some());
+            state.in_flight.iter().filter(awaited).map(|flight| flight.sent_at + self.settings.gate_timeout)
         });
         answers.chain(phase).chain(removal).min()
     }
@@ -319,14 +331,13 @@ impl Stream {
         let state = &mut self.types[kind.index()];
         state.answer_due = false;
         state.push(InFlight {
-            nonce: self.last_nonce,
-            sent_at: now,
             // An Envoy without any subscription of a type drops a response of it and does not answer.
             overdue: !state.asked,
             versions,
             removed: pending.removed.into_iter().collect(),
             needs,
             routes,
+            ..InFlight::new(self.last_nonce, now)
         });
         self.last_nonce
     }
@@ -354,7 +365,16 @@ impl Stream {
         }
     }
 
-    /// The client accepted a response.
+    /// The client accepted a response, or rejected it with this error.
+    fn answered(&mut self, kind: ResourceType, mut flight: InFlight, error: Option<String>) {
+        match (flight.trial.take(), error) {
+            (Some(tried), error) => self.tried(tried, error),
+            (None, None) => self.accepted(kind, flight),
+            (None, Some(message)) => self.rejected(kind, flight, message),
+        }
+    }
+
+    /// The client accepted a response of an update.
     fn accepted(&mut self, kind: ResourceType, flight: InFlight) {
         let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
         let state = &mut self.types[kind.index()];
@@ -379,8 +399,10 @@ impl Stream {
         if kind == ResourceType::RouteConfiguration {
             for name in &flight.removed {
                 self.acknowledged.remove(name);
+                self.trials.settle(name);
             }
             for routes in flight.routes {
+                self.trials.settle(routes.name());
                 if self.types[kind.index()].subscription.covers(routes.name()) {
                     self.acknowledged.insert(routes.shared_name(), routes);
                 }
@@ -392,7 +414,7 @@ impl Stream {
         }
     }
 
-    /// The client rejected a response and keeps what it had.
+    /// The client rejected one and keeps what it had.
     fn rejected(&mut self, kind: ResourceType, flight: InFlight, message: String) {
         let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
         let state = &mut self.types[kind.index()];
@@ -447,6 +469,7 @@ impl Stream {
         state.unknown.remove(name);
         if kind == ResourceType::RouteConfiguration {
             self.acknowledged.remove(name);
+            self.trials.settle(name);
         }
         self.kept.remove(&(kind, name.clone()));
         if state.rejected.remove(name).is_some() {

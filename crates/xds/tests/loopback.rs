@@ -8,6 +8,8 @@ mod floods;
 mod hostile;
 #[path = "loopback/security.rs"]
 mod security;
+#[path = "loopback/trials.rs"]
+mod trials;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -334,22 +334,84 @@ async fn a_listener_that_a_proxy_refuses_goes_on_as_it_was_and_its_gateway_is_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_judge_it_is_told_and_proxies_go_on_with_what_they_have() -> Result<()> {
-    let world = World::new(&[mixed("1", "1")]).await?;
-    let mut portcullis = Portcullis::start(&world.files).await?;
+async fn without_a_judge_the_proxy_itself_says_what_it_refuses_and_that_alone_is_replaced() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let world = World::new(&[mixed("1", "1"), route("other", &[("/other", "1")])]).await?;
+    let flags = ["--state".to_owned(), state.path().to_string_lossy().into_owned()];
+    let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
-    world.answers("/bad", 200, "1", &portcullis).await?;
+    for path in ["/sound", "/bad", "/other"] {
+        world.answers(path, 200, "1", &portcullis).await?;
+    }
+    let load = [Load::start(&world.target(), "/other"), Load::start(&world.target(), "/sound")];
+    let before = row(&portcullis, "/other").await?;
+
+    // What comes beside it is served, and so is what was there.
     let (name, broken) = mixed("2", UNSEEN);
     portcullis.write(&name, &broken)?;
-    counts(&portcullis, NACKS, 1.0).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/sound", 200, "2", &portcullis).await?;
+    world.answers("/other", 200, "1", &portcullis).await?;
+    ensure!(row(&portcullis, "/other").await? == before, "a route of somebody else is another one");
+    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(&portcullis, series, value).await?;
+    }
+    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
+    for words in ["spec.rules[1].matches[0]", "a proxy refused it (verdict ", "Envoy 1.40.0 refuses it: "] {
+        ensure!(status.contains(words), "no {words:?} in {status}");
+    }
     eventually(TIMEOUT, async || {
         let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
-        ensure!(gateway.contains("Envoy refuses its configuration"), "{gateway}");
+        ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
         anyhow::Ok(())
     })
     .await?;
+
+    // Neither a second proxy nor a new process meets it; what changes is tried anew.
+    let mut second = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    second.check().await?;
+    drop(second);
+    counts(&portcullis, NACKS, 1.0).await?;
+    let listed = records(state.path(), &[]).await?;
+    ensure!(listed.contains("HTTPRoute infra/r "), "{listed}");
+    portcullis.restart().await?;
+    counts(&portcullis, HELD, 1.0).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    world.answers("/sound", 200, "2", &portcullis).await?;
+    portcullis.was_never_refused().await?;
+    let (name, broken) = mixed("3", ANOTHER);
+    portcullis.write(&name, &broken)?;
+    world.answers("/sound", 200, "3", &portcullis).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    counts(&portcullis, HELD, 2.0).await?;
+    let (name, mended) = mixed("4", "4");
+    portcullis.write(&name, &mended)?;
+    for path in ["/sound", "/bad"] {
+        world.answers(path, 200, "4", &portcullis).await?;
+    }
+    for load in load {
+        load.finish().await.with_context(|| portcullis.log_tail())?;
+    }
+    portcullis.check()?;
+    proxy.check_alive()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_judge_a_proxy_that_has_nothing_yet_is_served_all_else() -> Result<()> {
+    let mut routes: Vec<_> =
+        (0..20).map(|number| route(&format!("r{number}"), &[(&format!("/{number}"), "1")])).collect();
+    routes.push(mixed("1", UNSEEN));
+    let world = World::new(&routes).await?;
+    let mut portcullis = Portcullis::start(&world.files).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    for number in 0..20 {
+        world.answers(&format!("/{number}"), 200, "1", &portcullis).await?;
+    }
     world.answers("/sound", 200, "1", &portcullis).await?;
-    counts(&portcullis, HELD, 0.0).await?;
+    world.answers("/bad", 500, "", &portcullis).await?;
+    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(&portcullis, series, value).await?;
+    }
     portcullis.check()?;
     proxy.check_alive()
 }

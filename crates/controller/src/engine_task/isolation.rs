@@ -1,8 +1,14 @@
-//! What a proxy refused of route configurations and clusters: who is to blame, by an Envoy of its version that judges.
+//! What a proxy refused of route configurations and clusters: who is to blame, by an Envoy of its version that judges, and by what
+//! the proxy takes.
 //!
 //! Envoy refuses a route configuration as a whole and goes on with the one that it had. Suspects are the routes that this one lacks;
 //! the judge finds by halves whom Envoy refuses alone. Of clusters those are suspects that came together: Envoy takes those that are
-//! sound, or none of them. What the judge takes was refused for another reason, which is told as Envoy says it.
+//! sound, or none of them. Where no such Envoy can be asked, or it takes all of a route configuration, the proxy itself is asked
+//! (`trials`). What it takes too was refused for another reason, which is told as Envoy says it.
+
+mod refused;
+mod streams;
+mod trials;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,17 +16,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use envoy::judged::{Fragment, Kind, row_hashes};
+use envoy::judged::{Fragment, row_hashes};
 use ir::NsName;
-use jiff::Timestamp;
-use judge::{Budget, Build, Judge, Refusal, Verdict};
-use records::verdicts;
+use judge::{Budget, Build, Judge, Verdict};
 use tokio::{sync::mpsc, time::sleep};
 use translate::{Translator, inspect::Sent};
-use xds::{EnvoyVersion, Resource, ResourceType, Version};
+use xds::{Hub, Resource, ResourceType, Version};
 
+use self::{
+    refused::{Outcome, Refused, hash, recorded},
+    trials::Trials,
+};
 use super::handle::{EngineHandle, Event};
-use crate::strict::words;
+
+pub use refused::Isolated;
 
 /// How many responses wait at most for who is to blame.
 const WAITING: usize = 64;
@@ -32,60 +41,11 @@ const RUNS: u32 = 400;
 /// How long a judge is waited for that is not there, and how often it is looked.
 const AWAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(250));
 
-/// A route configuration, or clusters that came together, which a proxy refused.
-#[derive(Debug)]
-struct Refused {
-    gateway: NsName,
-    kind: ResourceType,
-    names: Vec<(String, Version)>,
-    /// The route configuration with which the proxy goes on.
-    before: Option<Resource>,
-    envoy: Option<EnvoyVersion>,
-    since: Instant,
-}
-
 /// The same with what may be to blame.
 #[derive(Debug)]
 pub struct Suspects {
     refused: Refused,
     rows: Vec<Sent>,
-}
-
-/// Who is to blame for what a proxy refused.
-#[derive(Debug)]
-pub struct Isolated {
-    refused: Refused,
-    outcome: Outcome,
-    /// With the content hash of each, in hexadecimal digits.
-    found: Vec<(String, records::Verdict)>,
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Found,
-    /// The judge takes all.
-    Innocent,
-    Unfinished,
-    /// There is no judge, or too much waits for it.
-    Unjudged,
-    /// The proxy is of another version, or does not say which.
-    OtherVersion,
-    /// There is no room for some.
-    Full,
-}
-
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::Innocent => "innocent",
-            Self::Unfinished => "unfinished",
-            Self::Unjudged => "unjudged",
-            Self::OtherVersion => "other_version",
-            Self::Full => "full",
-        }
-    }
 }
 
 /// What the Envoy that judges is asked.
@@ -108,8 +68,9 @@ pub struct Reviewed {
 
 /// At the engine.
 pub(super) struct Isolation {
-    judge: Arc<Judge>,
-    cases: mpsc::Sender<Case>,
+    /// Who judges, and the way there.
+    judge: Option<(Arc<Judge>, mpsc::Sender<Case>)>,
+    trials: Trials,
     /// What proxies refused and nobody has looked at.
     refused: Vec<Refused>,
     /// The versions of which it was found who is to blame, or is being looked for: proxies of one Gateway refuse the same.
@@ -117,26 +78,37 @@ pub(super) struct Isolation {
 }
 
 impl Isolation {
-    pub(super) fn new(judge: Arc<Judge>) -> (Self, mpsc::Receiver<Case>) {
+    /// One of the proxies of this hub.
+    pub(super) fn new(hub: Hub) -> Self {
+        Self { judge: None, trials: Trials::new(hub), refused: Vec::new(), known: HashMap::new() }
+    }
+
+    /// The same, where an Envoy can be asked that judges.
+    pub(super) fn judged_by(&mut self, judge: Arc<Judge>) -> mpsc::Receiver<Case> {
         let (cases, receiver) = mpsc::channel(WAITING);
-        (Self { judge, cases, refused: Vec::new(), known: HashMap::new() }, receiver)
+        self.judge = Some((judge, cases));
+        receiver
     }
 
     /// The version of the Envoy that judges; none where there is none.
     pub(super) fn judge(&self) -> Option<String> {
-        self.judge.build().map(|build| build.number().to_owned())
+        let (judge, _) = self.judge.as_ref()?;
+        judge.build().map(|build| build.number().to_owned())
     }
 
     /// Has the Envoy that judges be asked about what another version refused. Where too much waits for it, at another time.
     pub(super) fn review(&self, outdated: Vec<Fragment>) {
-        if !outdated.is_empty() {
-            drop(self.cases.try_send(Case::Review(outdated)));
+        if let Some((_, cases)) = self.judge.as_ref().filter(|_| !outdated.is_empty()) {
+            drop(cases.try_send(Case::Review(outdated)));
         }
     }
 
-    /// Takes note of what a proxy refuses.
+    /// Takes note of what a proxy reports, and refuses.
     pub(super) fn take(&mut self, event: &xds::Event) {
-        let xds::Event::Nacked { gateway, kind, names, versions, acknowledged, envoy, .. } = event else { return };
+        self.trials.take(event);
+        let xds::Event::Nacked { gateway, kind, names, versions, acknowledged, envoy, stream, .. } = event else {
+            return;
+        };
         let Some((namespace, name)) = gateway.split_once('/') else { return };
         let gateway = NsName::new(namespace, name);
         // Names come and go.
@@ -148,6 +120,10 @@ impl Isolation {
                 let key = (gateway.clone(), *kind, name.clone());
                 (self.known.insert(key, *version) != Some(*version)) | turned
             });
+            if let Some((name, version)) = names.first().filter(|_| *kind == ResourceType::RouteConfiguration) {
+                let of = (gateway.clone(), name.clone());
+                self.trials.refuses(of, *version, *stream, before.clone(), turned);
+            }
             if turned {
                 let (gateway, since) = (gateway.clone(), Instant::now());
                 self.refused.push(Refused { gateway, kind: *kind, names, before, envoy: *envoy, since });
@@ -164,11 +140,20 @@ impl Isolation {
         }
     }
 
+    /// Whether something may come of it that no event tells.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.trials.is_waiting()
+    }
+
     /// Has what was refused be looked at: the routes that stand there now, and did not stand where the proxy took it; clusters as
-    /// they are now. Gives those for which there is no room.
+    /// they are now. Gives what came of it, until nothing more has. To be called again once that is settled.
     pub(super) fn look(&mut self, translator: &Translator) -> Vec<Isolated> {
         let mut left = Vec::new();
         for refused in std::mem::take(&mut self.refused) {
+            let Some((_, cases)) = &self.judge else {
+                left.extend(self.other_than(refused, Outcome::Unjudged));
+                continue;
+            };
             let rows = if refused.kind == ResourceType::Cluster {
                 let names = refused.names.iter().map(|(name, _)| &**name).collect::<HashSet<_>>();
                 translator.inspect().clusters_of(&refused.gateway, &names)
@@ -179,12 +164,34 @@ impl Isolation {
                     refused.names.iter().flat_map(|(name, _)| translator.inspect().rows_of(&refused.gateway, name));
                 rows.filter(|sent| !before.contains(&sent.fragment.hash)).collect()
             };
-            if let Err(error) = self.cases.try_send(Case::Suspects(Suspects { refused, rows })) {
+            if let Err(error) = cases.try_send(Case::Suspects(Suspects { refused, rows })) {
                 let Case::Suspects(Suspects { refused, .. }) = error.into_inner() else { continue };
-                left.push(Isolated { refused, outcome: Outcome::Unjudged, found: Vec::new() });
+                left.extend(self.other_than(refused, Outcome::Unjudged));
             }
         }
-        left
+        if left.is_empty() { self.trials.look(translator) } else { left }
+    }
+
+    /// Has a proxy be asked about what it refused, where nothing but this came of asking others. Gives back what it cannot be asked
+    /// about.
+    fn other_than(&mut self, refused: Refused, outcome: Outcome) -> Option<Isolated> {
+        if refused.kind == ResourceType::RouteConfiguration {
+            return self.trials.add(refused, outcome);
+        }
+        Some(Isolated::new(refused, outcome))
+    }
+
+    /// What the Envoy that judges says: none where the proxy is to be asked too.
+    pub(super) fn judged(&mut self, isolated: Isolated) -> Option<Isolated> {
+        match isolated.outcome {
+            Outcome::Found | Outcome::Full => Some(isolated),
+            outcome => self.other_than(isolated.refused, outcome),
+        }
+    }
+
+    /// What came of it is published: proxies that were asked go back to what they had, unless they get something else.
+    pub(super) fn release(&mut self) {
+        self.trials.release();
     }
 
     /// Something that was found is not refused any more: a proxy may refuse the same again.
@@ -195,7 +202,8 @@ impl Isolation {
     /// What may come of it another time is looked at again when a proxy refuses it again.
     pub(super) fn done(&mut self, isolated: &Isolated) {
         let Refused { gateway, kind, names, .. } = &isolated.refused;
-        if matches!(isolated.outcome, Outcome::Found | Outcome::Innocent | Outcome::Full) {
+        self.trials.forget(&isolated.refused);
+        if isolated.outcome.is_final() {
             return;
         }
         for (name, version) in names {
@@ -204,26 +212,6 @@ impl Isolation {
                 self.known.remove(&key);
             }
         }
-    }
-}
-
-impl Isolated {
-    /// Takes out what was found.
-    pub(super) fn take_found(&mut self) -> Vec<(String, records::Verdict)> {
-        std::mem::take(&mut self.found)
-    }
-
-    /// Some of it found no room.
-    pub(super) fn set_full(&mut self) {
-        self.outcome = Outcome::Full;
-    }
-
-    /// As metrics call what came of it, and how long that took.
-    pub(super) fn outcome(&self) -> (&'static str, Duration) {
-        let Refused { gateway, kind, names, since, .. } = &self.refused;
-        let (outcome, name) = (self.outcome.as_str(), names.first().map_or("", |(name, _)| name));
-        tracing::info!(%gateway, %kind, name, count = names.len(), outcome, "it was looked who is to blame for what a proxy refused");
-        (outcome, since.elapsed())
     }
 }
 
@@ -263,13 +251,8 @@ fn budget() -> Budget {
     Budget { runs: RUNS, until: tokio::time::Instant::now() + TIME }
 }
 
-/// The content hash of a part, as it is recorded.
-fn hash(fragment: &Fragment) -> String {
-    format!("{:032x}", u128::from_be_bytes(fragment.hash))
-}
-
 async fn find(judge: &Judge, Suspects { refused, rows }: Suspects) -> Isolated {
-    let of = |refused, outcome| Isolated { refused, outcome, found: Vec::new() };
+    let of = Isolated::new;
     let Some(build) = build(judge).await else { return of(refused, Outcome::Unjudged) };
     if refused.envoy.is_none_or(|version| version.to_string() != build.number()) {
         return of(refused, Outcome::OtherVersion);
@@ -278,7 +261,7 @@ async fn find(judge: &Judge, Suspects { refused, rows }: Suspects) -> Isolated {
     let verdicts = judge.judge(&fragments, &mut budget()).await;
     let is_unfinished = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
     let found = rows.iter().zip(&verdicts).filter_map(|(sent, verdict)| match verdict {
-        Verdict::Refused(refusal) => Some(recorded(&refused, sent, refusal)),
+        Verdict::Refused(refusal) => Some(recorded(&refused, sent, refusal, refusal.how.as_str())),
         Verdict::Accepted | Verdict::Unknown(_) => None,
     });
     let found: Vec<_> = found.collect();
@@ -304,22 +287,6 @@ async fn build(judge: &Judge) -> Option<Build> {
     }
 }
 
-fn recorded(refused: &Refused, sent: &Sent, refusal: &Refusal) -> (String, records::Verdict) {
-    let verdict = records::Verdict {
-        part: if sent.fragment.kind == Kind::Cluster { verdicts::CLUSTER } else { verdicts::ROUTE }.to_owned(),
-        kind: sent.object.kind.to_string(),
-        namespace: sent.object.namespace.to_string(),
-        name: sent.object.name.to_string(),
-        gateway: refused.gateway.to_string(),
-        version: refusal.build.number().to_owned(),
-        how: refusal.how.as_str().to_owned(),
-        words: words(sent, refusal),
-        since: Timestamp::now(),
-        unused_since: None,
-    };
-    (hash(&sent.fragment), verdict)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -327,6 +294,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
+    use envoy::judged::Kind;
     use ir::settings::Edge;
     use judge::{Launch, Runner, Way};
 

@@ -6,9 +6,9 @@ mod rejections;
 use std::time::Instant;
 
 use ir::NsName;
-use xds::Event;
+use xds::{Answer, Event};
 
-use crate::metrics::{GatewayLabel, Metrics, ReasonLabel, RefusalLabels};
+use crate::metrics::{GatewayLabel, Metrics, OutcomeLabel, ReasonLabel, RefusalLabels};
 use log::ProxyLog;
 use rejections::Rejections;
 
@@ -42,6 +42,14 @@ impl Proxies {
             Event::Nacked { gateway, kind, .. } => {
                 let labels = RefusalLabels { gateway: gateway.clone(), r#type: kind.to_string() };
                 metrics.nacks.get_or_create(&labels).inc();
+            }
+            Event::Tried { answer, .. } => {
+                let outcome = match answer {
+                    Answer::Taken => "taken",
+                    Answer::Rejected(_) => "refused",
+                    Answer::Ended => "ended",
+                };
+                metrics.nack_trials.get_or_create(&OutcomeLabel::of(outcome)).inc();
             }
             Event::Outdated { gateway, .. } => {
                 metrics.outdated_streams.get_or_create(&GatewayLabel::of(gateway.clone())).inc();

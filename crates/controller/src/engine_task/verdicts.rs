@@ -166,7 +166,7 @@ impl Verdicts {
             let refused = Place::of(verdict).and_then(|place| all.get_mut(&place));
             if let (Some(refused), Some(content)) = (refused, number(hash)) {
                 let words = format!("{}: {}", by_proxy(hash), verdict.words);
-                refused.insert(content, words, verdict.how == "words");
+                refused.insert(content, words, is_said(verdict));
             }
         }
         for (place, refused) in all {
@@ -302,6 +302,11 @@ impl Place {
         let (namespace, name) = verdict.gateway()?;
         Some(Self::Clusters(refused_clusters_of(&object, &NsName::new(namespace, name))))
     }
+}
+
+/// Whether an Envoy said so itself.
+fn is_said(verdict: &Verdict) -> bool {
+    ["words", "nack"].contains(&&*verdict.how)
 }
 
 /// A hash as it stands in the record.

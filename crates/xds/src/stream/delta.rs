@@ -34,10 +34,7 @@ impl Stream {
         let in_flight = &mut self.types[kind.index()].in_flight;
         let Some(at) = in_flight.iter().position(|flight| flight.nonce.to_string() == nonce) else { return };
         let Some(flight) = in_flight.remove(at) else { return };
-        match error {
-            None => self.accepted(kind, flight),
-            Some(message) => self.rejected(kind, flight, message),
-        }
+        self.answered(kind, flight, error);
     }
 
     /// The first request of a type on this stream: it may list what the client has from an earlier one.
@@ -49,6 +46,13 @@ impl Stream {
             let name: Arc<str> = name.into();
             // A version that is not one of ours differs from every one of ours.
             let version = Version::parse(&version).unwrap_or(Version::from([0; 16]));
+            if kind == ResourceType::RouteConfiguration {
+                self.trials.brings(&name);
+                let latest = self.rollout.latest.as_ref().and_then(|latest| latest.get(kind, &name));
+                if let Some(same) = latest.filter(|latest| latest.content_version() == version) {
+                    self.acknowledged.insert(name.clone(), same.clone());
+                }
+            }
             state.sent.insert(name.clone(), Resource::unknown(kind, name, version));
         }
         if subscribe.is_empty() && kind.is_complete_set() {

@@ -30,12 +30,13 @@ impl Stream {
             // An answer to the last response settles those before it.
             let flight = state.in_flight.pop_back();
             state.in_flight.clear();
-            match (flight, request.error) {
-                (Some(flight), None) => self.accepted(kind, flight),
-                (Some(flight), Some(message)) => self.rejected(kind, flight, message),
-                // It was answered before: this only changes the subscription.
-                (None, _) => {}
+            // If it was answered before, this only changes the subscription.
+            if let Some(flight) = flight {
+                self.answered(kind, flight, request.error);
             }
+        } else if kind == ResourceType::RouteConfiguration && !request.version.is_empty() {
+            // One of an earlier stream, of whatever names.
+            self.trials.brings(WILDCARD);
         }
         self.set_names(kind, request.names, first);
         self.check_limits(kind)

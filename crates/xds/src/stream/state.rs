@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::subscription::Subscription;
+use super::trial::Tried;
 use crate::resource::{Resource, Version};
 use crate::snapshot::Resources;
 
@@ -56,6 +57,24 @@ pub(super) struct InFlight {
     pub(super) needs: Option<Needs>,
     /// The route configurations in it.
     pub(super) routes: Vec<Resource>,
+    /// What it is if it is none of an update; then it has nothing of the above.
+    pub(super) trial: Option<Tried>,
+}
+
+impl InFlight {
+    /// One that adds and takes nothing.
+    pub(super) fn new(nonce: u64, sent_at: Instant) -> Self {
+        Self {
+            nonce,
+            sent_at,
+            overdue: false,
+            versions: Vec::new(),
+            removed: Vec::new(),
+            needs: None,
+            routes: Vec::new(),
+            trial: None,
+        }
+    }
 }
 
 /// What a listener or a route configuration may use: all that the client had at some moment.

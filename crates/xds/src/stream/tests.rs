@@ -10,6 +10,7 @@ mod model;
 mod order;
 mod outdated;
 mod sotw;
+mod trials;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

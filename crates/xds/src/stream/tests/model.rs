@@ -13,7 +13,11 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::trial::Trial;
 use world::{World, hash, is_bad, uses, world};
+
+/// What a trial has at its end, with its number.
+const TRIAL: &str = "trial";
 
 /// A response as the client reads it.
 struct SentResponse {
@@ -61,6 +65,9 @@ struct Envoy {
     /// A gate has expired, so that order is not promised any more.
     loose: bool,
     responses: usize,
+    /// How many trials there were, and of which routes on this stream.
+    trials: u64,
+    tried: BTreeSet<String>,
 }
 
 impl Envoy {
@@ -88,6 +95,8 @@ impl Envoy {
             from_before: BTreeSet::new(),
             loose: false,
             responses: 0,
+            trials: 0,
+            tried: BTreeSet::new(),
         };
         envoy.send(Cluster, &[], &[], None);
         envoy
@@ -104,6 +113,7 @@ impl Envoy {
         self.companies.clear();
         self.refused.clear();
         self.doubtful.clear();
+        self.tried.clear();
         self.from_before = self.held_names(RouteConfiguration).collect();
         // A state-of-the-world client does not say what it has, so what it needs until it has its routes is unknown.
         self.loose |= self.protocol == Protocol::Sotw;
@@ -113,6 +123,34 @@ impl Envoy {
             let names: Vec<_> = self.names.get(&kind).into_iter().flatten().cloned().collect();
             self.send(kind, &names, &[], None);
         }
+    }
+
+    /// Has it be asked about routes that it rejected, by a version that says what it goes on with, and which it may reject too.
+    fn try_out(&mut self, which: Index, bad: bool) {
+        let rejected = &self.stream.types[RouteConfiguration.index()].rejected;
+        let known = rejected
+            .iter()
+            .filter_map(|(name, (version, _))| Some((*version, self.stream.acknowledged.get(name)?.clone())));
+        let known: Vec<_> = known.collect();
+        if known.is_empty() {
+            return;
+        }
+        let (rejected, has) = which.get(&known).clone();
+        self.trials += 1;
+        let says = String::from_utf8(has.body().concat()).unwrap();
+        let body = format!("{says} {TRIAL}{}{}", self.trials, if bad { " !" } else { "" });
+        let version = hash(RouteConfiguration, &body);
+        let resource = Resource::new(RouteConfiguration, has.name(), version, Bytes::from(body));
+        let trial = Trial { number: self.trials, rejected, before: Some(has.content_version()), resource };
+        self.tried.insert(has.name().to_owned());
+        self.stream.on_trial(Some(trial));
+    }
+
+    /// Whether a body is a trial, or what it goes on with when trials end.
+    fn is_trial(&self, kind: ResourceType, name: &str, body: &str) -> bool {
+        let has = self.held.get(&(kind, name.to_owned()));
+        let is_back = has.is_some_and(|has| has.split(&format!(" {TRIAL}")).next() == Some(body));
+        kind == RouteConfiguration && (body.contains(TRIAL) || is_back && self.tried.contains(name))
     }
 
     /// Sends a request. `answer`: the nonce that is answered, and the error.
@@ -213,6 +251,8 @@ impl Envoy {
         let mut error = None;
         let mut accepted = Vec::new();
         let whole = self.strict && resources.iter().any(|(_, body)| is_bad(body));
+        // What it takes of trials says nothing of what it rejected.
+        let is_trial = resources.iter().any(|(name, body)| self.is_trial(kind, name, body));
         for (name, body) in &resources {
             // What was rejected may come again once something else came in between.
             self.rejected.retain(|(k, other)| *k != kind || other == body || other.split(' ').next() != Some(name));
@@ -230,10 +270,12 @@ impl Envoy {
                 }
             } else if matches!(kind, Cluster | Listener) || self.names[&kind].contains(name) {
                 self.held.insert((kind, name.clone()), body.clone());
-                if kind == RouteConfiguration {
+                if kind == RouteConfiguration && !is_trial {
                     self.from_before.remove(name);
                 }
-                self.refused.remove(&(kind, name.clone()));
+                if !is_trial {
+                    self.refused.remove(&(kind, name.clone()));
+                }
                 accepted.push(name.clone());
             }
         }
@@ -265,10 +307,10 @@ impl Envoy {
             let doubtful = error.is_some() && matches!(kind, Listener | RouteConfiguration);
             let name = (kind, name.clone());
             if doubtful {
-                self.doubtful.insert(name)
-            } else {
-                self.doubtful.remove(&name)
-            };
+                self.doubtful.insert(name);
+            } else if !is_trial {
+                self.doubtful.remove(&name);
+            }
         }
         match kind {
             Cluster => {
@@ -431,6 +473,9 @@ enum Step {
     /// Subscribes again to an endpoint name it has.
     AskAgain(Index),
     Wait(u8),
+    /// Asks about routes that it rejected, by what it rejects too if so.
+    Try(Index, bool),
+    EndTrials,
     Quiesce,
 }
 
@@ -445,6 +490,8 @@ fn steps(protocol: Protocol) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..3_u8).prop_map(Step::Secret),
         1 => any::<Index>().prop_map(Step::AskAgain),
         1 => (0..=30_u8).prop_map(Step::Wait),
+        3 => (any::<Index>(), any::<bool>()).prop_map(|(which, bad)| Step::Try(which, bad)),
+        1 => Just(Step::EndTrials),
         1 => Just(Step::Quiesce),
     ];
     prop::collection::vec(step, 1..80)
@@ -489,6 +536,8 @@ fn run(protocol: Protocol, strict: bool, first: World, steps: Vec<Step>) {
                     envoy.send(Endpoints, &[index.get(&names).clone()], &[], None);
                 }
             }
+            Step::Try(which, bad) => envoy.try_out(which, bad),
+            Step::EndTrials => envoy.stream.on_trial(None),
             Step::Wait(tenths) => envoy.now += Duration::from_millis(100) * u32::from(tenths),
             Step::Quiesce => {
                 envoy.quiesce();
