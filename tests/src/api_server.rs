@@ -11,6 +11,7 @@
 //! Starting takes some seconds and 700 MB, and CRDs take longer to install than a server to start. So what etcd has once they
 //! are there is copied for further servers. `PORTCULLIS_KEEP_LOGS=1` keeps the folder with the logs, and so does a panic.
 
+mod clients;
 mod guardian;
 mod identity;
 mod image;
@@ -26,10 +27,10 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
+use self::clients::{Clients, client_for};
 use self::guardian::Guardian;
 use self::identity::{Authority, FILES};
 use self::image::Image;
@@ -63,6 +64,7 @@ pub struct ApiServer {
     authority: Authority,
     arguments: Vec<String>,
     url: String,
+    clients: Clients,
     namespaces: AtomicU32,
     files: AtomicU32,
 }
@@ -165,6 +167,7 @@ impl ApiServer {
             authority,
             arguments: all,
             url,
+            clients: Clients::default(),
             namespaces: AtomicU32::new(0),
             files: AtomicU32::new(0),
         };
@@ -173,6 +176,7 @@ impl ApiServer {
     }
 
     async fn launch(&mut self) -> Result<()> {
+        self.clients.forget();
         let log = self.folder().join("kube-apiserver.log");
         if log.exists() {
             std::fs::rename(&log, log.with_extension("log.old"))?;
@@ -261,9 +265,10 @@ impl ApiServer {
         self.folder().join("admin.kubeconfig")
     }
 
-    /// A new client of that administrator. A client belongs to the runtime of the test that made it.
+    /// A client of that administrator, which belongs to the runtime of the test that asks: each time the same one until the
+    /// API server is started again.
     pub async fn client(&self) -> Result<Client> {
-        client_for(&self.kubeconfig()).await
+        self.clients.get(&self.kubeconfig()).await
     }
 
     /// A token of a `ServiceAccount` that exists. Without audiences it is for the API server itself.
@@ -316,13 +321,6 @@ impl ApiServer {
     pub fn log_tail(&self) -> String {
         self.process.as_ref().map_or_else(|| "the API server does not run".to_owned(), Process::log_tail)
     }
-}
-
-/// A client for a kubeconfig.
-async fn client_for(kubeconfig: &Path) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }
 
 /// A program that `make kubernetes` builds: in `PORTCULLIS_KUBERNETES` if set, else where it puts them.
