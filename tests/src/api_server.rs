@@ -3,12 +3,18 @@
 //! There is no controller manager and no node: no default `ServiceAccounts`, no garbage collection, no deletion of
 //! namespaces, and pods are objects that nobody runs. RBAC is on, and tokens of `ServiceAccounts` are real.
 //!
-//! Most tests share one server ([`ApiServer::shared`]) and have a namespace each ([`ApiServer::namespace`]). Those that
-//! stop or freeze theirs share another one, which they have in turn ([`ApiServer::in_turn`]). A test that needs other CRDs
-//! than the rest of its binary starts its own. Starting takes some seconds and 700 MB. `PORTCULLIS_KEEP_LOGS=1` keeps the folder with the logs, and so does a panic.
+//! Most tests share one server ([`ApiServer::shared`]) and have a namespace each ([`ApiServer::namespace`]). Those with policies
+//! of kgateway, or with objects that no schema would take, share another one ([`ApiServer::loose`]). Those that stop or freeze
+//! theirs, or that have CRDs come and go, have one in turn ([`ApiServer::in_turn`], [`ApiServer::without_crds`],
+//! [`ApiServer::with_standard_crds`]). A test for which none of them will do starts its own.
+//!
+//! Starting takes some seconds and 700 MB, and CRDs take longer to install than a server to start. So what etcd has once they
+//! are there is copied for further servers. `PORTCULLIS_KEEP_LOGS=1` keeps the folder with the logs, and so does a panic.
 
+mod clients;
 mod guardian;
 mod identity;
+mod image;
 mod middleman;
 mod objects;
 mod turn;
@@ -21,14 +27,15 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
+use self::clients::{Clients, client_for};
 use self::guardian::Guardian;
 use self::identity::{Authority, FILES};
+use self::image::Image;
 pub use self::middleman::{Exchange, Middleman, Verdict};
-pub use self::objects::{Channel, gateway_api_folder, loose_crd};
+pub use self::objects::{Channel, gateway_api_folder, kgateway_crds, loose_crd};
 pub use self::turn::Turn;
 use crate::client::{self, Request, Target};
 use crate::ports::free_port;
@@ -44,6 +51,8 @@ const STARTING: Duration = Duration::from_mins(1);
 const ENVIRONMENT: [(&str, &str); 1] = [("GOGC", "400")];
 
 static SHARED: OnceCell<ApiServer> = OnceCell::const_new();
+static LOOSE: OnceCell<ApiServer> = OnceCell::const_new();
+static IMAGE: OnceCell<Image> = OnceCell::const_new();
 
 /// A running etcd with its API server. Nothing of them is left when this is dropped.
 #[derive(Debug)]
@@ -51,11 +60,11 @@ pub struct ApiServer {
     // First, since it ends the programs by their ids, which are theirs until their `Process` is dropped.
     guardian: Guardian,
     process: Option<Process>,
-    // Held so that it goes on.
-    _etcd: Process,
+    etcd: Process,
     authority: Authority,
     arguments: Vec<String>,
     url: String,
+    clients: Clients,
     namespaces: AtomicU32,
     files: AtomicU32,
 }
@@ -64,19 +73,36 @@ impl ApiServer {
     /// The server that all tests of this binary share, with the CRDs of Gateway API's experimental channel and our own.
     /// It is started for the first who asks.
     pub async fn shared() -> Result<&'static Self> {
-        SHARED.get_or_try_init(Self::start_with_crds).await
+        SHARED.get_or_try_init(|| Self::with_crds(&[])).await
     }
 
-    /// A server with the same CRDs that tests of this binary have one after the other, so that each may stop, kill or freeze
-    /// it. It runs when a test gets it.
-    pub async fn in_turn() -> Result<Turn> {
-        Turn::take().await
+    /// The same with CRDs of kgateway, where neither their schemas nor that of `DelegationPolicy` refuse anything: whatever
+    /// a test says of these kinds is there for all that watch its namespace.
+    pub async fn loose() -> Result<&'static Self> {
+        let start = async || {
+            let server = Self::with_crds(&[]).await?;
+            let ours = loose_crd("gateway.portcullis.dev", "v1alpha1", "delegationpolicies", "DelegationPolicy");
+            server.apply(&format!("{}\n---\n{ours}", kgateway_crds())).await?;
+            anyhow::Ok(server)
+        };
+        LOOSE.get_or_try_init(start).await
     }
 
-    async fn start_with_crds() -> Result<Self> {
-        let server = Self::start().await?;
-        server.apply_crds(Channel::Experimental).await?;
-        Ok(server)
+    /// A server of one's own with the CRDs that the shared one has, and with further arguments of kube-apiserver.
+    pub async fn with_crds(arguments: &[&str]) -> Result<Self> {
+        let mut first = None;
+        let make = async || {
+            let server = Self::start_with(arguments).await?;
+            server.apply_crds(Channel::Experimental).await?;
+            let image = Image::of(&server).await?;
+            first = Some(server);
+            anyhow::Ok(image)
+        };
+        let image = IMAGE.get_or_try_init(make).await?;
+        match first {
+            Some(server) => Ok(server),
+            None => Self::start_from(Some(image), arguments).await,
+        }
     }
 
     /// Starts a server of one's own and waits until it is ready. It has no CRDs.
@@ -86,9 +112,13 @@ impl ApiServer {
 
     /// The same with further arguments of kube-apiserver.
     pub async fn start_with(arguments: &[&str]) -> Result<Self> {
+        Self::start_from(None, arguments).await
+    }
+
+    async fn start_from(image: Option<&Image>, arguments: &[&str]) -> Result<Self> {
         let mut failures = Vec::new();
         while failures.len() < ATTEMPTS {
-            match Self::try_start(arguments).await {
+            match Self::try_start(image, arguments).await {
                 Ok(server) => return Ok(server),
                 Err(error) => {
                     let text = format!("{error:#}");
@@ -103,11 +133,14 @@ impl ApiServer {
         bail!("the API server does not start: {}", failures.join("\n"))
     }
 
-    async fn try_start(arguments: &[&str]) -> Result<Self> {
+    async fn try_start(image: Option<&Image>, arguments: &[&str]) -> Result<Self> {
         let guardian = Guardian::new()?;
         let folder = guardian.folder().to_owned();
         let authority = Authority::new()?;
         authority.write_server_files(&folder)?;
+        if let Some(image) = image {
+            image.copy_to(&etcd_data(&folder)).await?;
+        }
 
         let etcd_target = Target::local(free_port()?);
         let etcd_url = format!("http://{}", etcd_target.address);
@@ -130,10 +163,11 @@ impl ApiServer {
         let mut server = Self {
             guardian,
             process: None,
-            _etcd: etcd,
+            etcd,
             authority,
             arguments: all,
             url,
+            clients: Clients::default(),
             namespaces: AtomicU32::new(0),
             files: AtomicU32::new(0),
         };
@@ -142,6 +176,7 @@ impl ApiServer {
     }
 
     async fn launch(&mut self) -> Result<()> {
+        self.clients.forget();
         let log = self.folder().join("kube-apiserver.log");
         if log.exists() {
             std::fs::rename(&log, log.with_extension("log.old"))?;
@@ -230,9 +265,10 @@ impl ApiServer {
         self.folder().join("admin.kubeconfig")
     }
 
-    /// A new client of that administrator. A client belongs to the runtime of the test that made it.
+    /// A client of that administrator, which belongs to the runtime of the test that asks: each time the same one until the
+    /// API server is started again.
     pub async fn client(&self) -> Result<Client> {
-        client_for(&self.kubeconfig()).await
+        self.clients.get(&self.kubeconfig()).await
     }
 
     /// A token of a `ServiceAccount` that exists. Without audiences it is for the API server itself.
@@ -287,13 +323,6 @@ impl ApiServer {
     }
 }
 
-/// A client for a kubeconfig.
-async fn client_for(kubeconfig: &Path) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
-}
-
 /// A program that `make kubernetes` builds: in `PORTCULLIS_KUBERNETES` if set, else where it puts them.
 pub fn program(name: &str) -> Result<PathBuf> {
     let folder =
@@ -303,8 +332,13 @@ pub fn program(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// What etcd has, in the folder of a server.
+fn etcd_data(folder: &Path) -> PathBuf {
+    folder.join("etcd")
+}
+
 fn etcd_arguments(folder: &Path, url: &str) -> Vec<String> {
-    let data = folder.join("etcd");
+    let data = etcd_data(folder);
     let arguments = [
         ("--data-dir", data.to_string_lossy().as_ref()),
         ("--listen-client-urls", url),
@@ -330,6 +364,8 @@ fn api_server_arguments(folder: &Path, etcd: &str, port: u16) -> Vec<String> {
         // Nobody makes the ServiceAccounts that it wants pods to have.
         ("--disable-admission-plugins", "ServiceAccount"),
         ("--endpoint-reconciler-type", "none"),
+        // It costs a tenth of a start, and something with each request.
+        ("--enable-priority-and-fairness", "false"),
     ]
     .map(|(name, value)| format!("{name}={value}"));
     let files = FILES.map(|(name, file)| format!("{name}={}", folder.join(file).display()));

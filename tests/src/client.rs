@@ -181,7 +181,7 @@ impl Connection {
             protocol: format!("{:?}", parts.version),
             headers,
             trailers,
-            echoed: echoed.or_else(|| serde_json::from_slice(&body).ok()),
+            echoed: echoed.or_else(|| Echoed::read(&body)),
             body: String::from_utf8_lossy(&body).into_owned(),
         })
     }

@@ -12,6 +12,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two looks.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// At most between two looks of whoever has waited for long: what takes a second is not looked at fifty times.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Calls `attempt` until it returns `Ok`, and gives its last error once `timeout` is used up.
 ///
 /// There is always at least one attempt.
@@ -25,7 +28,12 @@ where
         match attempt().await {
             Ok(value) => return Ok(value),
             Err(error) if start.elapsed() >= timeout => return Err(error),
-            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+            Err(_) => tokio::time::sleep(interval(start.elapsed())).await,
         }
     }
+}
+
+/// How long whoever has waited for so long waits until the next look.
+fn interval(waited: Duration) -> Duration {
+    (waited / 10).clamp(POLL_INTERVAL, LONGEST_INTERVAL)
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, Client};
-use portcullis_tests::api_server::{ApiServer, Channel};
+use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 
 const GATEWAY: &str = "
@@ -159,8 +159,8 @@ async fn a_frozen_api_server_says_nothing_until_it_goes_on() -> Result<()> {
 
 #[tokio::test]
 async fn the_standard_channel_has_no_fields_that_are_experimental() -> Result<()> {
-    let server = ApiServer::start().await?;
-    server.apply_crds(Channel::Standard).await?;
+    let server = ApiServer::with_standard_crds().await?;
+    let namespace = server.namespace().await?;
     let route = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -169,9 +169,9 @@ spec:
   rules:
   - retry: {attempts: 2}
 ";
-    let error = server.apply(route).await.err().context("taken")?;
+    let error = server.apply_in(&namespace, route).await.err().context("taken")?;
     ensure!(format!("{error:#}").contains("retry: field not declared in schema"), "unclear: {error:#}");
-    server.apply(&route.replace("retry: {attempts: 2}", "name: one")).await?;
+    server.apply_in(&namespace, &route.replace("retry: {attempts: 2}", "name: one")).await?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use api::{Kind, ObjectId};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::DeleteParams;
-use portcullis_tests::api_server::{ApiServer, Channel};
+use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::wait::eventually;
 use serde_json::{Value, json};
 
@@ -313,9 +313,8 @@ fn without_times(mut value: Value) -> Value {
 #[tokio::test]
 async fn what_is_forbidden_is_written_once_it_is_allowed_and_who_is_turned_away_comes_again() -> Result<()> {
     // The API server turns away whoever comes second.
-    let overloaded = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1"];
-    let server = ApiServer::start_with(&overloaded).await?;
-    server.apply_crds(Channel::Experimental).await?;
+    let overloaded = ["--max-mutating-requests-inflight=1"];
+    let server = ApiServer::with_crds(&overloaded).await?;
     let namespace = server.namespace().await?;
     let routes = routes(&server, &namespace).await?;
     server.apply_in(&namespace, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: writer}}").await?;
@@ -400,8 +399,7 @@ async fn an_api_server_that_was_away_gets_what_is_desired_then() -> Result<()> {
 async fn a_thousand_routes_get_their_status_with_one_write_each() -> Result<()> {
     // Ten times as many cost the API server a minute of CPU; `make bench` has them.
     const ROUTES: usize = 1_000;
-    let server = ApiServer::start().await?;
-    server.apply_crds(Channel::Experimental).await?;
+    let server = ApiServer::with_crds(&[]).await?;
     let namespace = server.namespace().await?;
     let routes = routes(&server, &namespace).await?;
     let make = |n: usize| {

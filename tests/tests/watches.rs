@@ -16,25 +16,11 @@ use k8s_openapi::api::core::v1::{Namespace, Service, ServiceSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
+use portcullis_tests::api_server::{ApiServer, Channel, kgateway_crds};
 use serde_json::json;
 
 use self::proxy::Proxy;
 use self::seen::{Seen, options};
-
-fn kgateway_crds() -> String {
-    let group = "gateway.kgateway.dev";
-    let kinds = [
-        ("trafficpolicies", "TrafficPolicy"),
-        ("directresponses", "DirectResponse"),
-        ("backends", "Backend"),
-        ("backendconfigpolicies", "BackendConfigPolicy"),
-        ("listenerpolicies", "ListenerPolicy"),
-        ("gatewayextensions", "GatewayExtension"),
-        ("gatewayparameters", "GatewayParameters"),
-    ];
-    kinds.map(|(plural, kind)| loose_crd(group, "v1alpha1", plural, kind)).join("\n---\n")
-}
 
 /// One object of each kind.
 const EVERYTHING: &str = r#"
@@ -188,9 +174,8 @@ fn address(server: &ApiServer) -> Result<SocketAddr> {
 
 #[tokio::test]
 async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
-    let server = ApiServer::shared().await?;
+    let server = ApiServer::loose().await?;
     let namespace = server.namespace().await?;
-    server.apply(&kgateway_crds()).await?;
     let mut seen = Seen::start(server, options(Kind::ALL)).await?;
     seen.until_synced(Kind::ALL).await?;
     let applied = server.apply_in(&namespace, EVERYTHING).await?;
@@ -299,7 +284,7 @@ async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Resul
 
 #[tokio::test]
 async fn kinds_come_and_go_with_their_crds() -> Result<()> {
-    let server = ApiServer::start().await?;
+    let server = ApiServer::without_crds().await?;
     let custom: Vec<_> = Kind::ALL.iter().copied().filter(|kind| kind.group().starts_with("gateway.")).collect();
     let built_in: Vec<_> = Kind::ALL.iter().copied().filter(|kind| !custom.contains(kind)).collect();
     let mut seen = Seen::start(&server, options(Kind::ALL)).await?;
@@ -353,25 +338,26 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
 
 #[tokio::test]
 async fn an_object_that_only_the_schema_understands_is_told_and_says_what_it_said_last() -> Result<()> {
-    let server = ApiServer::start().await?;
-    server.apply(&loose_crd("gateway.portcullis.dev", "v1alpha1", "delegationpolicies", "DelegationPolicy")).await?;
-    let mut seen = Seen::start(&server, options(&[Kind::DelegationPolicy])).await?;
+    let server = ApiServer::loose().await?;
+    let namespace = server.namespace().await?;
+    let scope = Scope::Named([namespace.as_str().into()].into());
+    let mut seen = Seen::start(server, Options { scope, ..options(&[Kind::DelegationPolicy]) }).await?;
     let policy = |name: &str, sort: &str| {
         format!(
             "{{apiVersion: gateway.portcullis.dev/v1alpha1, kind: DelegationPolicy, metadata: {{name: {name}}}, spec: \
              {{sortMethod: {sort}, targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: r}}]}}}}"
         )
     };
-    let id = |name: &str| ObjectId::new(Kind::DelegationPolicy, "default", name);
+    let id = |name: &str| ObjectId::new(Kind::DelegationPolicy, &*namespace, name);
     let sound = |seen: &Seen, name: &str| match seen.objects.get(&id(name)) {
         Some(Object::DelegationPolicy(policy)) => Some((policy.spec.target_refs.len(), policy.spec.invalid.is_empty())),
         _ => None,
     };
-    server.apply(&policy("was-sound", "TableWeight")).await?;
+    server.apply_in(&namespace, &policy("was-sound", "TableWeight")).await?;
     seen.until_put(&id("was-sound")).await?;
-    server.apply(&policy("was-sound", "1")).await?;
-    server.apply(&policy("never-was", "[1]")).await?;
-    server.apply(&policy("neighbour", "TableWeight")).await?;
+    server.apply_in(&namespace, &policy("was-sound", "1")).await?;
+    server.apply_in(&namespace, &policy("never-was", "[1]")).await?;
+    server.apply_in(&namespace, &policy("neighbour", "TableWeight")).await?;
     seen.until_put(&id("neighbour")).await?;
     ensure!(seen.undecodable.len() == 2, "{:?}", seen.undecodable);
     let why = seen.undecodable.get(&id("was-sound")).context("not told")?;
@@ -379,7 +365,7 @@ async fn an_object_that_only_the_schema_understands_is_told_and_says_what_it_sai
     ensure!(sound(&seen, "was-sound") == Some((1, true)), "it does not say what it said last");
     ensure!(sound(&seen, "never-was") == Some((1, false)), "its targets are open");
 
-    server.apply(&policy("never-was", "TableWeight")).await?;
+    server.apply_in(&namespace, &policy("never-was", "TableWeight")).await?;
     seen.until("it is sound", |seen| sound(seen, "never-was") == Some((1, true))).await?;
     seen.until_fresh().await
 }

@@ -142,6 +142,20 @@ pub fn loose_crd(group: &str, version: &str, plural: &str, kind: &str) -> String
     .to_string()
 }
 
+/// CRDs of all kinds of kgateway that are read, such.
+pub fn kgateway_crds() -> String {
+    let kinds = [
+        ("trafficpolicies", "TrafficPolicy"),
+        ("directresponses", "DirectResponse"),
+        ("backends", "Backend"),
+        ("backendconfigpolicies", "BackendConfigPolicy"),
+        ("listenerpolicies", "ListenerPolicy"),
+        ("gatewayextensions", "GatewayExtension"),
+        ("gatewayparameters", "GatewayParameters"),
+    ];
+    kinds.map(|(plural, kind)| loose_crd("gateway.kgateway.dev", "v1alpha1", plural, kind)).join("\n---\n")
+}
+
 /// The manifests of a folder, in order. kustomize's file is none.
 fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;

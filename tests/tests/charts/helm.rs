@@ -30,6 +30,8 @@ pub(crate) fn helm<S: AsRef<str> + Debug>(arguments: &[S]) -> Result<String> {
     for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(folder, home.path());
     }
+    // It ends before garbage is worth to collect.
+    command.env("GOGC", "off");
     let output = command.args(arguments.iter().map(AsRef::as_ref)).env_remove("KUBECONFIG").output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "helm {arguments:?}: {said}{}", String::from_utf8_lossy(&output.stdout));

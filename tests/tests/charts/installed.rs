@@ -7,10 +7,9 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use portcullis_tests::api_server::ApiServer;
+use portcullis_tests::api_server::{ApiServer, Turn};
 use portcullis_tests::manifests;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::helm::{chart, helm_on, objects};
 
@@ -110,25 +109,25 @@ async fn what_the_controller_keeps_outlives_an_upgrade_and_goes_with_the_release
     Ok(())
 }
 
-/// A cluster of its own, and the release of CRDs in it. There is one at a time.
+/// A cluster without CRDs, and the release of CRDs in it. There is one at a time.
 struct Definitions {
-    _turn: MutexGuard<'static, ()>,
-    server: ApiServer,
+    server: Turn,
+    /// The namespace of releases.
+    namespace: String,
     crds: Api<CustomResourceDefinition>,
 }
 
 impl Definitions {
     async fn start() -> Result<Self> {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
-        let server = ApiServer::start().await?;
+        let server = ApiServer::without_crds().await?;
+        let namespace = server.namespace().await?;
         let crds = Api::all(server.client().await?);
-        Ok(Self { _turn: turn, server, crds })
+        Ok(Self { server, namespace, crds })
     }
 
     fn helm(&self, command: &str, sets: &[&str]) -> Result<String> {
         let chart = chart("portcullis-crds");
-        let mut arguments = vec![command, "definitions", chart.to_str().context("UTF-8")?, "-n", "default"];
+        let mut arguments = vec![command, "definitions", chart.to_str().context("UTF-8")?, "-n", &self.namespace];
         for set in sets {
             arguments.extend(["--set", set]);
         }
@@ -136,7 +135,7 @@ impl Definitions {
     }
 
     fn uninstall(&self) -> Result<String> {
-        helm_on(&self.server, &["uninstall", "definitions", "-n", "default"])
+        helm_on(&self.server, &["uninstall", "definitions", "-n", &self.namespace])
     }
 
     async fn there(&self, plural: &str) -> Result<Option<CustomResourceDefinition>> {
@@ -194,7 +193,7 @@ async fn definitions_are_upgraded_with_their_release_and_outlive_it() -> Result<
 
     // An upgrade sees that they are its own, and renders them again.
     cluster.helm("upgrade", &[])?;
-    let manifest = helm_on(&cluster.server, &["get", "manifest", "definitions", "-n", "default"])?;
+    let manifest = helm_on(&cluster.server, &["get", "manifest", "definitions", "-n", &cluster.namespace])?;
     let rendered = manifests::parse(&manifest)?.into_iter().filter(Value::is_object).count();
     ensure!(rendered == KGATEWAY.len() + PORTCULLIS.len(), "{rendered} are rendered");
 
@@ -234,7 +233,7 @@ async fn definitions_go_with_their_release_where_that_is_asked_for() -> Result<(
 async fn the_controller_s_chart_is_refused_where_gateway_api_is_missing_and_a_class_is_to_be_made() -> Result<()> {
     let cluster = Definitions::start().await?;
     let chart = chart("portcullis");
-    let install = ["install", "portcullis", chart.to_str().context("UTF-8")?, "-n", "default"];
+    let install = ["install", "portcullis", chart.to_str().context("UTF-8")?, "-n", &cluster.namespace];
     let error = helm_on(&cluster.server, &install).err().context("installed")?.to_string();
     ensure!(error.contains("GatewayClass") && error.contains("ensure CRDs are installed first"), "{error}");
 

@@ -1,7 +1,7 @@
 //! What the definitions of a cluster lack, and what they let through.
 
 use anyhow::{Result, ensure};
-use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
+use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::root;
 use portcullis_tests::wait::{TIMEOUT, eventually};
@@ -35,8 +35,7 @@ async fn the_experimental_channel_lacks_nothing_and_what_is_not_installed_is_tol
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_that_the_standard_channel_drops_are_told_with_what_to_do() -> Result<()> {
-    let api = ApiServer::start().await?;
-    api.apply_crds(Channel::Standard).await?;
+    let api = ApiServer::with_standard_crds().await?;
     api.apply(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -81,10 +80,8 @@ spec: {controllerName: portcullis.dev/gateway-controller}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_a_loose_definition_lets_through_is_told_by_whoever_is_asked_until_it_is_mended() -> Result<()> {
-    let api = ApiServer::start().await?;
-    api.apply_crds(Channel::Standard).await?;
-    api.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "directresponses", "DirectResponse")).await?;
-    api.apply(&loose_crd("gateway.portcullis.dev", "v1alpha1", "delegationpolicies", "DelegationPolicy")).await?;
+    let api = ApiServer::loose().await?;
+    let namespace = api.namespace().await?;
     let objects = |status: &str, sort_method: &str| {
         format!(
             "
@@ -107,22 +104,22 @@ spec: {{}}
 "
         )
     };
-    api.apply(&objects("[418]", "[1]")).await?;
+    api.apply_in(&namespace, &objects("[418]", "[1]")).await?;
     let kubeconfig = api.kubeconfig();
-    let arguments = ["--deploy-proxies", "false"];
-    let mut controller = Portcullis::start_in_cluster(&kubeconfig, "default", &arguments)?;
+    let arguments = ["--deploy-proxies", "false", "--watch-namespaces", &namespace];
+    let mut controller = Portcullis::start_in_cluster(&kubeconfig, &namespace, &arguments)?;
     controller.wait_until_ready().await?;
     controller.wait_until_fresh().await?;
     let address = controller.admin_address().to_string();
     let refused = "portcullis_problems{severity=\"refused\"}";
     for from in [["--from", "api-server"], ["--address", &address]] {
         let kubeconfig = kubeconfig.to_string_lossy();
-        let told = text(&[&["status", "-n", "default", "--kubeconfig", &kubeconfig], &from[..]].concat()).await?;
+        let told = text(&[&["status", "-n", &namespace, "--kubeconfig", &kubeconfig], &from[..]].concat()).await?;
         ensure!(told.code == 1, "{from:?} {told:?}");
         for part in [
-            "DirectResponse default/teapot: ",
+            &format!("DirectResponse {namespace}/teapot: "),
             "it cannot be decoded: spec.status: must be a whole number, found a list (Invalid)",
-            "DelegationPolicy default/sorted: ",
+            &format!("DelegationPolicy {namespace}/sorted: "),
             "spec.sortMethod: must be a string",
             "2 refused, ",
         ] {
@@ -131,7 +128,7 @@ spec: {{}}
     }
     ensure!(controller.metric(refused).await? == Some(2.0));
 
-    api.apply(&objects("418", "TableWeight")).await?;
+    api.apply_in(&namespace, &objects("418", "TableWeight")).await?;
     eventually(TIMEOUT, async || {
         ensure!(controller.metric(refused).await? == Some(0.0));
         anyhow::Ok(())

@@ -102,7 +102,7 @@ async fn a_list_for_which_the_api_server_has_no_time_is_asked_for_again() -> Res
         text(&[&["status", "-n", &world.namespace, "--kubeconfig", &kubeconfig, "--from", "api-server"], more].concat())
             .await
     };
-    let told = asked(&["--request-timeout", "2s"]).await?;
+    let told = asked(&["--request-timeout", "8s"]).await?;
     ensure!(told.code == 2 && told.out.is_empty(), "half a truth is not shown as whole: {told:?}");
     ensure!(told.err.contains("HTTPRoute: the API server answered 429: later"), "{told:?}");
     ensure!(!told.err.contains("Secret: "), "{told:?}");

@@ -1,11 +1,10 @@
 //! An Envoy is asked before anything is sent: who judges runs beside the controller as the chart has it, with the proxies' Envoy.
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
+use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::run as portcullis;
 use portcullis_tests::process::envoy_binary;
 use portcullis_tests::wait::{TIMEOUT, eventually};
-use tokio::sync::OnceCell;
 
 use super::objects::{route, rule, rules};
 use super::world::{Edge, World};
@@ -13,19 +12,6 @@ use crate::agent::Agent;
 
 /// What no check in process sees, in programs with debug assertions, and Envoy refuses.
 const UNSEEN: &str = "test.portcullis.dev/unchecked %NO_SUCH_COMMAND%";
-
-/// A server beside the one that others share, with a definition of policies.
-static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
-
-pub(super) async fn server() -> Result<&'static ApiServer> {
-    let start = async || {
-        let server = ApiServer::start().await?;
-        server.apply_crds(Channel::Experimental).await?;
-        server.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "trafficpolicies", "TrafficPolicy")).await?;
-        anyhow::Ok(server)
-    };
-    SERVER.get_or_try_init(start).await
-}
 
 const REFUSED: &str = "portcullis_validation_refused_total{kind=\"route\",how=\"words\"}";
 const AVAILABLE: &str = "portcullis_validation_available";
@@ -64,7 +50,7 @@ async fn tells(world: &World<'_>, kind: &str, name: &str, text: &str, is_so: boo
 #[tokio::test(flavor = "multi_thread")]
 async fn what_envoy_alone_refuses_is_replaced_its_owner_is_told_and_siblings_lose_no_request() -> Result<()> {
     let agent = Agent::start(&envoy_binary()?)?;
-    let mut world = World::with(server().await?, &[], &["--strict-socket", &at(&agent)]).await?;
+    let mut world = World::with(ApiServer::loose().await?, &[], &["--strict-socket", &at(&agent)]).await?;
     let edge = world.edge().await?;
     world.apply(&mixed(UNSEEN)).await?;
     edge.proxy.answers("/said", 500).await?;
@@ -89,7 +75,7 @@ async fn what_envoy_alone_refuses_is_replaced_its_owner_is_told_and_siblings_los
 async fn where_it_holds_nothing_unjudged_is_sent_while_the_judge_is_away_and_all_is_told() -> Result<()> {
     let mut agent = Agent::start(&envoy_binary()?)?;
     let flags = ["--strict-socket", &at(&agent), "--validation-timeout", "1s", "--validation-when-unavailable", "Hold"];
-    let mut world = World::with(server().await?, &[], &flags).await?;
+    let mut world = World::with(ApiServer::loose().await?, &[], &flags).await?;
     let edge = world.edge().await?;
     world.apply(&mixed("hello")).await?;
     edge.proxy.answers("/said", 200).await?;
@@ -126,7 +112,7 @@ async fn a_replica_without_a_judge_serves_nothing_unjudged_and_the_same_as_other
     let hold = ["--validation-timeout", "1s", "--validation-when-unavailable", "Hold"];
     let socket = at(&agent);
     let first = [&["--strict-socket", &socket], &hold[..]].concat();
-    let mut world = World::with(server().await?, &[], &first).await?;
+    let mut world = World::with(ApiServer::loose().await?, &[], &first).await?;
     let edge = world.edge().await?;
     world.apply(&mixed(UNSEEN)).await?;
     edge.proxy.answers("/said", 500).await?;
@@ -180,7 +166,7 @@ async fn a_replica_without_a_judge_serves_nothing_unjudged_and_the_same_as_other
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_proxy_refuses_is_recorded_and_no_replica_sends_it_again() -> Result<()> {
     let agent = Agent::start(&envoy_binary()?)?;
-    let mut world = World::with(server().await?, &[], &["--judge-socket", &at(&agent)]).await?;
+    let mut world = World::with(ApiServer::loose().await?, &[], &["--judge-socket", &at(&agent)]).await?;
     let edge = world.edge().await?;
     world.apply(&mixed("hello")).await?;
     edge.proxy.answers("/said", 200).await?;

@@ -7,7 +7,7 @@ use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use portcullis_tests::api_server::{ApiServer, Channel, Verdict};
+use portcullis_tests::api_server::{ApiServer, Verdict};
 use portcullis_tests::calls::Caller;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 
@@ -51,8 +51,7 @@ const NOT_FOUND: &str = "portcullis_watch_errors_total{kind=\"HTTPRoute\",reason
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_that_are_not_found_lose_no_object_until_their_definition_is_deleted() -> Result<()> {
-    let api = ApiServer::start().await?;
-    api.apply_crds(Channel::Experimental).await?;
+    let api = ApiServer::with_crds(&[]).await?;
     let mut world = World::new(&api).await?;
     let edge = world.edge().await?;
     // As a load balancer answers whose API server is away: to everything, definitions included.
@@ -84,8 +83,7 @@ async fn kinds_that_are_not_found_lose_no_object_until_their_definition_is_delet
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_of_routes_whose_definition_is_missing_stops_nothing_and_is_served_once_it_comes() -> Result<()> {
-    let api = ApiServer::start().await?;
-    api.apply_crds(Channel::Standard).await?;
+    let api = ApiServer::with_standard_crds().await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(api.client().await?);
     let name = "grpcroutes.gateway.networking.k8s.io";
     let mut definition = definitions.get(name).await?;
@@ -134,6 +132,9 @@ async fn a_kind_of_routes_whose_definition_is_missing_stops_nothing_and_is_serve
 
     definitions.delete(name, &DeleteParams::default()).await?;
     supports(&["HTTPRoute"]).await?;
+    // For who has the server next.
+    definitions.create(&PostParams::default(), &definition).await?;
+    supports(&["HTTPRoute", "GRPCRoute"]).await?;
     world.is_unharmed(edge).await
 }
 

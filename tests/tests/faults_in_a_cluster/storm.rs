@@ -41,7 +41,9 @@ async fn change(slices: Api<EndpointSlice>, number: usize, last: Option<String>,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_endpoints_ends_in_the_last_ones_and_holds_up_no_route() -> Result<()> {
-    let mut world = World::new(ApiServer::shared().await?).await?;
+    // Whoever watches the shared one would be told of each change too.
+    let api = ApiServer::in_turn().await?;
+    let mut world = World::new(&api).await?;
     let edge = world.edge().await?;
     let (target, beside): (Echo, Echo) = (backend("target").await?, backend("beside").await?);
     world.apply(&service("storm", 80, "", &target)).await?;

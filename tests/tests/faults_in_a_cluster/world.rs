@@ -182,7 +182,7 @@ impl<'a> World<'a> {
         self.apply(&route("healthy", "edge", "healthy", 80)).await?;
         let proxy = self.proxy_asking("edge", &Target::local(port), xds).await?;
         proxy.answers("/healthy", 200).await?;
-        let traffic = Traffic::start(&proxy.target, Request::get("localhost", "/healthy"));
+        let traffic = Traffic::start(&proxy.target, &Request::get("localhost", "/healthy"));
         Ok(Edge { proxy, traffic, port, _backend: backend })
     }
 

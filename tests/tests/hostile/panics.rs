@@ -38,7 +38,7 @@ async fn a_rule_that_makes_the_translation_panic_answers_500_and_costs_nobody_el
     let row = row.strip_suffix(')').context("a row")?;
     let mut stage = Stage::start_with(&["--fail-at".to_owned(), row.to_owned()]).await?;
     let process = stage.portcullis.id();
-    let traffic = Traffic::start(stage.http(), Request::get(HEALTHY, "/"));
+    let traffic = Traffic::start(stage.http(), &Request::get(HEALTHY, "/"));
 
     stage.write(&guilty(&["/fine", "/broken"])).await?;
     stage.answers(HOST, "/broken/a", 500).await?;
@@ -110,7 +110,7 @@ async fn an_object_that_nothing_can_be_closed_of_is_set_aside_and_others_are_fol
     let state = folder.path().join("state").to_string_lossy().into_owned();
     let mut stage = Stage::start_with(&["--state".to_owned(), state.clone()]).await?;
     let process = stage.portcullis.id();
-    let traffic = Traffic::start(stage.http(), Request::get(HEALTHY, "/"));
+    let traffic = Traffic::start(stage.http(), &Request::get(HEALTHY, "/"));
     stage.write(&guilty(&["/fine"])).await?;
     stage.answers(HOST, "/fine", 200).await?;
 

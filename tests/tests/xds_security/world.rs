@@ -123,7 +123,9 @@ impl<'a> World<'a> {
         let (reporter, events) = xds::reporter(10_000);
         let server = xds::Server::new(hub.clone(), config, reporter);
         // All addresses: that is what authentication is for.
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.port)).await?;
+        // A program that another test starts meanwhile has what this process listened on, until it runs.
+        let bind = async || TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.port)).await;
+        let listener = eventually(TIMEOUT, bind).await?;
         let (stop, stopped) = oneshot::channel::<()>();
         let certificate = self.trust.certificate.clone();
         let served = tokio::spawn(async move {
