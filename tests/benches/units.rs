@@ -263,7 +263,7 @@ fn bootstrap(port: u16, policy: &Value, action: &Value, echo: &Echo) -> Result<V
             let name = filter["name"].as_str().context("no name")?;
             let entries = slots
                 .iter()
-                .filter_map(|slot| slot.entry.as_ref())
+                .filter_map(|slot| slot.entry.as_deref())
                 .filter(|entry| extensions::holder(entry) == Some(name));
             let said = extensions::extension(name, entries, judges, MOST_BODY).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;

@@ -146,7 +146,9 @@ impl Stream {
             Protocol::Sotw => frame::sotw(KIND, &nonce, &resources[0].version(), &resources),
         };
         let Ok(frames) = frames else {
-            number.into_iter().for_each(|number| self.end_trial(number, Answer::Ended));
+            if let Some(number) = number {
+                self.end_trial(number, Answer::Ended);
+            }
             return None;
         };
         let state = &mut self.types[KIND.index()];

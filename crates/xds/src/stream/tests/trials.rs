@@ -89,9 +89,9 @@ fn what_is_newer_ends_the_trials_and_is_sent_next() {
             client.is_sent(&[]);
             assert_eq!(client.learned(), tried(1, Answer::Ended));
             if taken {
-                client.ack("RDS")
+                client.ack("RDS");
             } else {
-                client.nack("RDS")
+                client.nack("RDS");
             }
             client.is_sent(&["RDS r@3"]);
             client.nack("RDS");
