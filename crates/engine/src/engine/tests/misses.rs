@@ -35,9 +35,10 @@ fn heard(engine: &Engine, key: u32) -> (u32, u32) {
 }
 
 #[test]
-fn what_one_row_alone_misses_takes_no_row() {
+fn what_one_row_or_two_miss_takes_no_row() {
+    assert_eq!(stats(&listening(2), "Told").rows, 0);
     let mut engine = listening(1_000);
-    // All but the first miss what the first one does.
+    // All but the first two miss what these do.
     assert_eq!(stats(&engine, "Told").rows, 1);
     assert_eq!(engine.core.graph.borrow().capacity(), 2_001);
     engine.set::<Told>(7, Some(1));
@@ -71,6 +72,20 @@ fn all_are_woken_that_miss_the_same() {
 }
 
 #[test]
+fn of_two_that_miss_the_same_one_may_go() {
+    let mut engine = listening(2);
+    for (told, woken) in [(Some(1), 2), (None, 2)] {
+        engine.set::<Told>(u32::MAX, told);
+        assert_eq!(engine.settle().computed, woken);
+    }
+    engine.set::<Number>(0, None);
+    engine.settle();
+    engine.set::<Told>(u32::MAX, Some(3));
+    assert_eq!(engine.settle().computed, 1);
+    assert_eq!(heard(&engine, 1), (0, 3));
+}
+
+#[test]
 fn what_was_missed_between_two_writings_is_not_missed_for_ever() {
     let mut engine = listening(1);
     let read = |engine: &mut Engine| engine.lookup::<Half>(&7).map(|half| *half);
@@ -85,7 +100,7 @@ fn what_was_missed_between_two_writings_is_not_missed_for_ever() {
 
 #[test]
 fn why_names_what_is_missed() {
-    let engine = listening(2);
+    let engine = listening(3);
     let why = |key| engine.why::<Listens>(&key).expect("a row").to_string();
     assert_eq!(
         why(0),
@@ -93,8 +108,8 @@ fn why_names_what_is_missed() {
          input row(s)\n"
     );
     assert_eq!(
-        why(1),
-        "Listens(1): derived present, depth 0\n  reads Told(4294967295) (missing)\n  reads Told(1) (missing)\n  demanded by 1 \
+        why(2),
+        "Listens(2): derived present, depth 0\n  reads Told(4294967295) (missing)\n  reads Told(2) (missing)\n  demanded by 1 \
          input row(s)\n"
     );
     assert_eq!(stats(&engine, "Told").rows, 1, "to ask takes no row");
