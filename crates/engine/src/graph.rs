@@ -568,7 +568,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// The rows and groups that it reads. What is not there is not among them, but for what several rows read.
+    /// The rows and groups that it reads. What is not there is not among them, unless more rows read it than may miss it.
     pub(crate) fn reads(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         self.node(id).reads.iter().filter_map(|edge| edge.read().node())
     }

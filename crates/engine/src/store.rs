@@ -217,7 +217,7 @@ impl<T: Table> TableStore<T> {
         let changes = data.changes.as_mut().unwrap_or_else(|| {
             panic!("the changes of table `{}` are not tracked: say `.track::<..>()` where it is registered", T::NAME)
         });
-        // As of most tables in most batches.
+        // Most tables change in few batches.
         if changes.is_empty() {
             return Vec::new();
         }
