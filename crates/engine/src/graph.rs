@@ -214,7 +214,7 @@ impl Graph {
         node.flags = if troubled { node.flags | TROUBLED } else { node.flags & !TROUBLED };
     }
 
-    /// Tells whether it was so before.
+    /// Notes whether an input row was written since the last settling. Tells what was noted before.
     pub(crate) fn set_written(&mut self, id: NodeId, written: bool) -> bool {
         let node = self.node_mut(id);
         let before = node.flags & WRITTEN != 0;
