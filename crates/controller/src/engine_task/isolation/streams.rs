@@ -6,7 +6,10 @@ use std::{
 };
 
 use ir::NsName;
-use xds::{EnvoyVersion, Event, ResourceType, Version};
+use xds::{EnvoyVersion, Event, Hub, ResourceType, Version};
+
+/// How many names of a proxy nobody looks at twice.
+const FEW: usize = 64;
 
 /// Route configurations, each with its Gateway and the version of it.
 pub(super) type Taken = BTreeSet<(NsName, Arc<str>, Version)>;
@@ -25,26 +28,48 @@ struct Proxy {
     refused: BTreeMap<String, Version>,
     /// The clusters that it refuses.
     refused_clusters: BTreeSet<String>,
+    /// With how many names it is looked which are gone.
+    most: usize,
+}
+
+impl Proxy {
+    fn new(gateway: NsName, envoy: Option<EnvoyVersion>) -> Self {
+        let (taken, refused, refused_clusters) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { gateway, envoy, taken, refused, refused_clusters, most: FEW }
+    }
+
+    /// Forgets the names that its Gateway does not have any more, when they may be half of all.
+    fn forget_gone(&mut self, hub: &Hub) {
+        if self.taken.len() + self.refused.len() <= self.most {
+            return;
+        }
+        let served = hub.snapshot(&self.gateway.to_string()).unwrap_or_default();
+        let is_served = |name: &str| served.get(ResourceType::RouteConfiguration, name).is_some();
+        self.taken.retain(|name, _| is_served(name));
+        self.refused.retain(|name, _| is_served(name));
+        self.most = FEW + 2 * (self.taken.len() + self.refused.len());
+    }
 }
 
 impl Streams {
-    pub(super) fn take(&mut self, event: &Event) {
+    /// Takes note of what a proxy reports.
+    pub(super) fn take(&mut self, event: &Event, hub: &Hub) {
         match event {
             Event::Connected { gateway, envoy, stream, .. } => {
                 let Some((namespace, name)) = gateway.split_once('/') else { return };
-                let (gateway, taken, refused) = (NsName::new(namespace, name), BTreeMap::new(), BTreeMap::new());
-                let refused_clusters = BTreeSet::new();
-                self.0.insert(*stream, Proxy { gateway, envoy: *envoy, taken, refused, refused_clusters });
+                self.0.insert(*stream, Proxy::new(NsName::new(namespace, name), *envoy));
             }
             Event::Disconnected { stream, .. } => _ = self.0.remove(stream),
             Event::Acked { stream, kind: ResourceType::RouteConfiguration, versions, .. } => {
                 if let Some(proxy) = self.0.get_mut(stream) {
                     proxy.taken.extend(versions.iter().cloned());
+                    proxy.forget_gone(hub);
                 }
             }
             Event::Nacked { stream, kind: ResourceType::RouteConfiguration, names, versions, .. } => {
                 if let Some(proxy) = self.0.get_mut(stream) {
                     proxy.refused.extend(names.iter().cloned().zip(versions.iter().copied()));
+                    proxy.forget_gone(hub);
                 }
             }
             Event::Nacked { stream, kind: ResourceType::Cluster, names, .. } => {
@@ -87,5 +112,45 @@ impl Streams {
             proxy.taken.iter().map(of)
         });
         taken.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use xds::{Resource, Snapshot};
+
+    use super::*;
+
+    const KIND: ResourceType = ResourceType::RouteConfiguration;
+
+    #[test]
+    fn names_that_come_and_go_are_forgotten_and_those_that_are_served_stay() {
+        let (hub, mut streams) = (Hub::new(), Streams::default());
+        let (gateway, stream) = ("infra/edge".to_owned(), 1);
+        let resource = |name: &str| Resource::new(KIND, name, [1; 16], Bytes::new());
+        let served: Vec<String> = (0..100).map(|index| format!("served/{index}")).collect();
+        hub.publish(&gateway, served.iter().fold(Snapshot::new(), |all, name| all.with(resource(name))));
+        let envoy = EnvoyVersion { major: 1, minor: 40, patch: 0 };
+        let connected =
+            Event::Connected { gateway: gateway.clone(), node_id: String::new(), envoy: Some(envoy), stream };
+        streams.take(&connected, &hub);
+        let version = resource("a").content_version();
+        for name in served.iter().cloned().chain((0..10_000).map(|index| format!("gone/{index}"))) {
+            let gateway = gateway.clone();
+            let event = if name.ends_with('1') && name.starts_with("gone") {
+                let (names, versions, acknowledged) = (vec![name], vec![version], vec![None]);
+                let message = String::new();
+                Event::Nacked { gateway, stream, kind: KIND, names, versions, acknowledged, envoy: None, message }
+            } else {
+                Event::Acked { gateway, stream, kind: KIND, versions: vec![(name.into(), version)] }
+            };
+            streams.take(&event, &hub);
+            let proxy = &streams.0[&stream];
+            assert!(proxy.taken.len() + proxy.refused.len() <= FEW + 2 * served.len());
+        }
+        let taken = streams.taken(envoy);
+        let is_taken = |name: &String| taken.contains(&(NsName::new("infra", "edge"), name.as_str().into(), version));
+        assert!(served.iter().all(is_taken));
     }
 }

@@ -136,7 +136,7 @@ impl Trials {
 
     /// Takes note of what proxies report.
     pub(super) fn take(&mut self, event: &Event) {
-        self.streams.take(event);
+        self.streams.take(event, &self.hub);
         match event {
             Event::Tried { stream, number, answer, .. } => {
                 let is_asked = |running: &Running| running.refuser.stream == *stream && running.asked == Some(*number);
