@@ -72,6 +72,31 @@ async fn records(state: &Path, action: &[&str]) -> Result<String> {
     run(&[&["records", "verdicts"], action, &["--state", &state.to_string_lossy()]].concat()).await
 }
 
+/// A route that the proxy refuses is replaced, and told: what comes beside it is served, and so is what was there.
+async fn is_replaced_alone(world: &World, portcullis: &Portcullis) -> Result<()> {
+    let before = row(portcullis, "/other").await?;
+    let (name, broken) = mixed("2", UNSEEN);
+    portcullis.write(&name, &broken)?;
+    world.answers("/bad", 500, "", portcullis).await?;
+    world.answers("/sound", 200, "2", portcullis).await?;
+    world.answers("/other", 200, "1", portcullis).await?;
+    ensure!(row(portcullis, "/other").await? == before, "a route of somebody else is another one");
+    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
+        counts(portcullis, series, value).await?;
+    }
+    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
+    for words in ["spec.rules[1].matches[0]", "a proxy refused it (verdict ", "Envoy 1.40.0 refuses it: "] {
+        ensure!(status.contains(words), "no {words:?} in {status}");
+    }
+    // The proxy takes what came then.
+    eventually(TIMEOUT, async || {
+        let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
+        ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_proxy_refuses_is_found_and_replaced_alone_told_and_never_sent_again() -> Result<()> {
     let state = tempfile::tempdir()?;
@@ -83,24 +108,7 @@ async fn what_a_proxy_refuses_is_found_and_replaced_alone_told_and_never_sent_ag
         world.answers(path, 200, "1", &portcullis).await?;
     }
     let load = [Load::start(&world.target(), "/other"), Load::start(&world.target(), "/sound")];
-    let before = row(&portcullis, "/other").await?;
-
-    let (name, broken) = mixed("2", UNSEEN);
-    portcullis.write(&name, &broken)?;
-    world.answers("/bad", 500, "", &portcullis).await?;
-    world.answers("/sound", 200, "2", &portcullis).await?;
-    world.answers("/other", 200, "1", &portcullis).await?;
-    ensure!(row(&portcullis, "/other").await? == before, "a route of somebody else is another one");
-    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
-        counts(&portcullis, series, value).await?;
-    }
-    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
-    for words in ["spec.rules[1].matches[0]", "a proxy refused it (verdict ", "Envoy 1.40.0 refuses it: "] {
-        ensure!(status.contains(words), "no {words:?} in {status}");
-    }
-    // The proxy took what came then.
-    let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
-    ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
+    is_replaced_alone(&world, &portcullis).await?;
 
     // Neither a new process nor a new proxy meets it.
     let listed = records(state.path(), &[]).await?;
@@ -344,28 +352,7 @@ async fn without_a_judge_the_proxy_itself_says_what_it_refuses_and_that_alone_is
         world.answers(path, 200, "1", &portcullis).await?;
     }
     let load = [Load::start(&world.target(), "/other"), Load::start(&world.target(), "/sound")];
-    let before = row(&portcullis, "/other").await?;
-
-    // What comes beside it is served, and so is what was there.
-    let (name, broken) = mixed("2", UNSEEN);
-    portcullis.write(&name, &broken)?;
-    world.answers("/bad", 500, "", &portcullis).await?;
-    world.answers("/sound", 200, "2", &portcullis).await?;
-    world.answers("/other", 200, "1", &portcullis).await?;
-    ensure!(row(&portcullis, "/other").await? == before, "a route of somebody else is another one");
-    for (series, value) in [(NACKS, 1.0), (FOUND, 1.0), (HELD, 1.0)] {
-        counts(&portcullis, series, value).await?;
-    }
-    let status = portcullis.admin("/debug/status?kind=HTTPRoute").await?.body;
-    for words in ["spec.rules[1].matches[0]", "a proxy refused it (verdict ", "Envoy 1.40.0 refuses it: "] {
-        ensure!(status.contains(words), "no {words:?} in {status}");
-    }
-    eventually(TIMEOUT, async || {
-        let gateway = portcullis.admin("/debug/status?kind=Gateway").await?.body;
-        ensure!(!gateway.contains("Envoy refuses its configuration"), "{gateway}");
-        anyhow::Ok(())
-    })
-    .await?;
+    is_replaced_alone(&world, &portcullis).await?;
 
     // Neither a second proxy nor a new process meets it; what changes is tried anew.
     let mut second = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
