@@ -105,11 +105,6 @@ fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
         ("portcullis", "terminationGracePeriodSeconds=1", "/terminationGracePeriodSeconds"),
         ("portcullis", "metrics.serviceMonitor.intervall=1m", "intervall"),
         ("portcullis", "watchNamespaces={a},watchNamespaceSelector=b", "watchNamespaceSelector"),
-        (
-            "portcullis",
-            "freeze.enabled=true,validation.level=sTrict",
-            "freeze.enabled is true and validation.level is Strict",
-        ),
         ("portcullis-crds", "kgateway.install=perhaps", "/kgateway/install"),
         ("portcullis-crds", "gateway.install=true", "gateway"),
     ] {

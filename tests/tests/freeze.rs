@@ -9,6 +9,8 @@ mod manifests;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;
+#[path = "freeze/strict.rs"]
+mod strict;
 #[path = "freeze/wide.rs"]
 mod wide;
 
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::{
     portcullis::run,
+    process::envoy_binary,
     wait::{TIMEOUT, eventually},
 };
 use stage::Stage;
@@ -27,13 +30,21 @@ const GROUP: &str = "gateway.networking.k8s.io";
 /// A folder for settings and for what outlives the process.
 struct Place {
     folder: tempfile::TempDir,
+    /// Further arguments of Portcullis.
+    more: Vec<String>,
 }
 
 impl Place {
     fn new() -> Result<Self> {
-        let place = Self { folder: tempfile::tempdir()? };
+        let place = Self { folder: tempfile::tempdir()?, more: Vec::new() };
         place.set(true)?;
         Ok(place)
+    }
+
+    /// The same where an Envoy is asked before anything is sent.
+    fn strict() -> Result<Self> {
+        let more = vec!["--strict-with".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
+        Ok(Self { more, ..Self::new()? })
     }
 
     fn settings(&self) -> PathBuf {
@@ -51,7 +62,8 @@ impl Place {
 
     fn arguments(&self) -> Vec<String> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        vec!["--config".to_owned(), text(&self.settings()), "--state".to_owned(), text(&self.state())]
+        let own = ["--config".to_owned(), text(&self.settings()), "--state".to_owned(), text(&self.state())];
+        own.into_iter().chain(self.more.iter().cloned()).collect()
     }
 
     fn heads(&self) -> usize {

@@ -34,7 +34,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
         || args.strict_socket.is_some()
         || settings.validation.level == ValidationLevel::Strict;
     let envoy = args.strict_with.or(args.judge_with);
-    let judge = judge::judge_at(envoy, args.strict_socket.or(args.judge_socket), is_strict, &settings)?;
+    let judge = judge::judge_at(envoy, args.strict_socket.or(args.judge_socket), is_strict)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
@@ -77,7 +77,7 @@ pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Prints what Envoys would get.
 pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
-    let Loaded { mut translator, problems, edge, .. } = source::load(args.files, args.strict_with.is_some())?;
+    let Loaded { mut translator, problems, edge, .. } = source::load(args.files)?;
     // What is printed has no place for what is wrong with files.
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
     if let Some(envoy) = args.strict_with {
@@ -109,7 +109,7 @@ fn print_document(document: &Document, format: Format) -> anyhow::Result<ExitCod
 
 /// Says what is wrong.
 pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
-    let Loaded { mut translator, files, problems, edge, .. } = source::load(args.files, args.strict_with.is_some())?;
+    let Loaded { mut translator, files, problems, edge, .. } = source::load(args.files)?;
     if files.manifests().files().next().is_none() {
         let paths: Vec<_> = files.roots().iter().map(|path| path.display().to_string()).collect();
         // What gates a change must not pass because it looked in the wrong place.

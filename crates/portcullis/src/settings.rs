@@ -294,24 +294,8 @@ impl SettingsArgs {
         // Files are served by Envoys of one host, whoever starts them: `shared_host` stays.
         let mut settings = Settings::default();
         self.or(from_file).onto(&mut settings);
-        apart_from_freeze(&settings, settings.validation.level == ValidationLevel::Strict)?;
         Ok(settings)
     }
-}
-
-/// Refuses to have trees keep their last good version where an Envoy is asked before anything is sent: what is kept would not be
-/// judged.
-///
-/// # Errors
-///
-/// Both are asked for.
-pub(crate) fn apart_from_freeze(settings: &Settings, is_strict: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !(settings.freeze.enabled && is_strict),
-        "freeze.enabled is true, and an Envoy is to be asked before anything is sent (validation.level: Strict, --strict-with): \
-         both together are not supported yet; leave one of them out"
-    );
-    Ok(())
 }
 
 /// Refuses what cannot be told of a cluster by its objects alone.

@@ -20,7 +20,7 @@ pub(crate) use controller::Controller;
 
 use crate::{
     cli::{FileArgs, From, SourceArgs},
-    settings::{SettingsArgs, apart_from_freeze, by_objects_alone},
+    settings::{SettingsArgs, by_objects_alone},
 };
 
 /// What answers, and the cluster if one is at hand.
@@ -62,9 +62,8 @@ pub(crate) struct Loaded {
 }
 
 /// Reads manifests, as for a cluster that deploys proxies, or for one host.
-pub(crate) fn load(args: FileArgs, is_strict: bool) -> anyhow::Result<Loaded> {
+pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
     let mut settings = args.settings.settings()?;
-    apart_from_freeze(&settings, is_strict)?;
     let deploying = if args.host {
         settings.system_trust_store = on_this_host(settings.system_trust_store);
         None
@@ -112,7 +111,7 @@ impl Source {
         let request_timeout = args.request_timeout;
         let namespace = args.namespace;
         if !args.paths.is_empty() {
-            let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings }, false)?;
+            let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings })?;
             loaded.problems.iter().for_each(note);
             return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, request_timeout, namespace });
         }

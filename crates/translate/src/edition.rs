@@ -32,8 +32,8 @@ use crate::{
             objects::{Edition, Member, Part, part_of},
         },
         input::{
-            Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions, FrozenTold, Kept,
-            ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id, root_object,
+            CandidateWords, Config, DelegationPolicies, DirectResponses, EditionObjects, EditionRoutes, Editions,
+            FrozenTold, Kept, ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id, root_object,
         },
         route::{RouteHead, RouteRule},
     },
@@ -52,12 +52,19 @@ pub struct Candidate {
     pub faults: usize,
     /// The first of them.
     pub first: Vec<Arc<str>>,
+    /// Whether no Envoy has said yet whether it takes all of it, where one is asked before anything is sent.
+    pub waits: bool,
 }
 
 impl Candidate {
-    /// Whether all of it does what it says, so that it may be kept.
-    pub fn is_good(&self) -> bool {
+    /// Whether all of it does what it says, as far as is known.
+    pub fn is_sound(&self) -> bool {
         self.faults == 0 && !self.edition.is_empty()
+    }
+
+    /// Whether it may be kept: it is sound, and nobody is asked about it any more.
+    pub fn is_good(&self) -> bool {
+        self.is_sound() && !self.waits
     }
 }
 
@@ -225,7 +232,9 @@ impl Derived for TreeOf {
         let first = first.take(TOLD).collect();
         let parts = scope.group::<TreeParts>(root);
         let edition = Edition::of_parts(parts.iter().map(|(place, part)| (*place, Arc::clone(part))));
-        Some(Tree { edition, faults: faults.len(), first, beside: None })
+        // What is refused of it is a fault of its rule.
+        let waits = scope.get::<CandidateWords>(&root.root()).is_some();
+        Some(Tree { edition, faults: faults.len(), first, waits, beside: None })
     }
 }
 
@@ -255,7 +264,12 @@ impl Translator {
             if edition.get(&object).is_none() {
                 edition = Edition::default();
             }
-            return Wish::Kept(Candidate { edition, faults: tree.faults, first: tree.first.to_vec() });
+            return Wish::Kept(Candidate {
+                edition,
+                faults: tree.faults,
+                first: tree.first.to_vec(),
+                waits: tree.waits,
+            });
         }
         if is_unknown || self.set_aside(&object).is_some() { Wish::Unknown } else { Wish::Over }
     }

@@ -30,7 +30,7 @@ use crate::{
     tables::{
         attachment::{Attached, ServedHostname},
         capacity::{AskedHost, Room},
-        host::{HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost},
+        host::{CandidateOffer, HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost},
         input::Strict,
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt, route_config},
         output::{ReferredEntry, ServedCluster},
@@ -62,15 +62,31 @@ impl Table for Offer {
 }
 
 impl Derived for Offer {
-    /// With the parts that it needs, which are to be judged before.
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
-        let placed = Placed::of(scope, key)?;
-        let at = scope.get::<ServedAt>(&key.2)?;
-        for part in parts(&placed.resolved).chain(placed.resolved.lacks.iter().cloned()) {
-            scope.demand::<OfferedPart>(part);
-        }
-        Some(placed.at(RouteAt { scheme: at.0, port: at.1 }))
+        offered(scope, key)
     }
+}
+
+impl Table for CandidateOffer {
+    const NAME: &'static str = "CandidateOffer";
+    type Key = (Chain, u32, ListenerId);
+    type Value = Placed;
+}
+
+impl Derived for CandidateOffer {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
+        offered(scope, key)
+    }
+}
+
+/// A rule with the parts that it needs, which are to be judged before.
+fn offered(scope: &Emitter<'_>, key: &(Chain, u32, ListenerId)) -> Option<Placed> {
+    let placed = Placed::of(scope, key)?;
+    let at = scope.get::<ServedAt>(&key.2)?;
+    for part in parts(&placed.resolved).chain(placed.resolved.lacks.iter().cloned()) {
+        scope.demand::<OfferedPart>(part);
+    }
+    Some(placed.at(RouteAt { scheme: at.0, port: at.1 }))
 }
 
 /// What a rule needs besides its own Envoy routes.

@@ -34,7 +34,8 @@ use crate::{
     login,
     offer::{is_strict, offer},
     policy::wide::{
-        BrokenGateway, BrokenListener, WideSlots, head_of, is_invalid, of_listener, section, served_slots, whole,
+        BrokenGateway, BrokenListener, WideSlots, head_of, is_invalid, of_listener, section, served_slots,
+        slots_as_they_are, whole,
     },
     stream,
     tables::{
@@ -42,12 +43,12 @@ use crate::{
         capacity::{AskedCluster, AskedTokens},
         gateway::{ClientCertificate, GatewayRow},
         host::{HostsOf, UnservedHosts, WideAsked},
-        input::{ClearedListener, ClearedPart, Config, ObjectKey},
+        input::{ClearedListener, ClearedPart, Config, Gateways, ObjectKey},
         listener::ServedAt,
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
-        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
+        strict::{CandidateWide, Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -135,10 +136,8 @@ impl Derived for OfferedWide {
             |target: &Target| scope.get::<WideSlots>(target).map(|slots| (*slots).clone()).unwrap_or_default();
         let (gateway, own) = (whole(&listener.gateway), section(listener));
         let (of_gateway, of_own) = (slots_of(&gateway), slots_of(&own));
-        let alone = of_listener(&of_own, &of_gateway);
-        let all = [(gateway, &of_gateway), (own.clone(), &of_own), (own, &alone)];
-        let said = all.into_iter().filter(|(_, slots)| !slots.is_empty());
-        let scopes = said.map(|(target, slots)| wide_scope(target, slots)).collect();
+        let own = listener_scopes(&own, &of_own, &of_gateway);
+        let scopes = wide_scope(&gateway, &of_gateway).into_iter().chain(own).collect();
         Some(Wide {
             is_gateway_broken: is_invalid(scope, &whole(&listener.gateway)),
             is_listener_broken: is_invalid(scope, &section(listener)),
@@ -149,9 +148,31 @@ impl Derived for OfferedWide {
     }
 }
 
-/// What slots of a Gateway or a listener come to, alone.
-fn wide_scope(target: Target, slots: &[Slot]) -> WideScope {
-    WideScope { target, head: head_of(slots), parts: wide_parts(slots).collect() }
+impl Derived for CandidateWide {
+    fn compute(scope: &Emitter<'_>, name: &NsName) -> Option<Box<[WideScope]>> {
+        let gateway = scope.get::<Gateways>(name)?;
+        let of_gateway = slots_as_they_are(scope, &whole(name));
+        let of_listeners = gateway.spec.listeners.iter().flat_map(|listener| {
+            let own = section(&ListenerId::of_gateway(name.clone(), listener.name.clone()));
+            listener_scopes(&own, &slots_as_they_are(scope, &own), &of_gateway)
+        });
+        let scopes: Box<[_]> = wide_scope(&whole(name), &of_gateway).into_iter().chain(of_listeners).collect();
+        for part in scopes.iter().flat_map(|wide| &wide.parts) {
+            scope.demand::<OfferedPart>(part.clone());
+        }
+        Some(scopes)
+    }
+}
+
+/// What slots of a Gateway or a listener come to, alone; none where there are none.
+fn wide_scope(target: &Target, slots: &[Slot]) -> Option<WideScope> {
+    let wide = || WideScope { target: target.clone(), head: head_of(slots), parts: wide_parts(slots).collect() };
+    (!slots.is_empty()).then(wide)
+}
+
+/// Those of a listener: all of them, and what is not on the route configuration that it shares.
+fn listener_scopes(own: &Target, slots: &[Slot], of_gateway: &[Slot]) -> impl Iterator<Item = WideScope> + use<> {
+    [wide_scope(own, slots), wide_scope(own, &of_listener(slots, of_gateway))].into_iter().flatten()
 }
 
 /// What slots of a Gateway or a listener refer to and ask.

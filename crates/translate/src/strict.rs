@@ -15,6 +15,7 @@
 //! than he may, waits no more ([`Bounds`]).
 
 mod asking;
+mod candidates;
 mod gate;
 mod limits;
 mod parts;

@@ -14,8 +14,8 @@ use portcullis_tests::{
 use super::{GROUP, Place};
 
 /// A route at a Gateway that asks for its policies to be kept, or does not.
-struct World {
-    portcullis: Portcullis,
+pub(super) struct World {
+    pub(super) portcullis: Portcullis,
     envoy: Envoy,
     http: Target,
     // Answers for as long as it lives.
@@ -47,13 +47,13 @@ fn secret(name: &str, key: &str) -> String {
     )
 }
 
-fn header(value: &str) -> String {
+pub(super) fn header(value: &str) -> String {
     let set = format!("headerModifiers: {{response: {{set: [{{name: x-version, value: \"{value}\"}}]}}}}");
     policy("header", ", sectionName: http", &set)
 }
 
 impl World {
-    async fn start(place: &Place, policies: &str) -> Result<Self> {
+    pub(super) async fn start(place: &Place, policies: &str) -> Result<Self> {
         let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
         let http = ports::free_port()?;
         let route = objects::Route {
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// What is answered with this key, and the header that policies set.
-    async fn answers(&self, key: &str, status: u16, version: &str) -> Result<()> {
+    pub(super) async fn answers(&self, key: &str, status: u16, version: &str) -> Result<()> {
         eventually(TIMEOUT, async || {
             let response = client::send(&self.http, &Request::get("a.example", "/").header("api-key", key)).await?;
             let is = response.header("x-version").unwrap_or_default();
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Waits until the status of an object of a kind has this.
-    async fn says(&self, kind: &str, words: &str) -> Result<()> {
+    pub(super) async fn says(&self, kind: &str, words: &str) -> Result<()> {
         eventually(TIMEOUT, async || {
             let snapshot = self.portcullis.snapshot().await?;
             let statuses = snapshot["statuses"].as_array().context("no statuses")?;
@@ -116,7 +116,7 @@ impl World {
         Ok(name.to_owned())
     }
 
-    async fn ends_well(mut self) -> Result<()> {
+    pub(super) async fn ends_well(mut self) -> Result<()> {
         self.portcullis.was_never_refused().await?;
         self.portcullis.check()?;
         self.envoy.check().await

@@ -31,10 +31,11 @@ use crate::{
 };
 
 /// Why a tree is served as it was before.
-const FROZEN: [Reason; 6] = [
+const FROZEN: [Reason; 7] = [
     Reason::TreeBroken,
     Reason::PoliciesBroken,
     Reason::Hold,
+    Reason::ValidationPending,
     Reason::CommitPending,
     Reason::TooLarge,
     Reason::InternalFault,

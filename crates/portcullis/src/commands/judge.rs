@@ -11,12 +11,12 @@ use controller::{
     run::JudgeAt,
     strict::{self, Judged},
 };
-use ir::{Settings, settings::Edge};
+use ir::settings::Edge;
 use judge::{Judge, Launch, Runner, Way, agent, confine};
 use translate::Translator;
 
 use super::{ask, stop_signal};
-use crate::{cli, logging, settings::apart_from_freeze};
+use crate::{cli, logging};
 
 /// Judges for a controller until it is stopped.
 pub(crate) fn judge(args: cli::Judge) -> anyhow::Result<ExitCode> {
@@ -57,9 +57,7 @@ pub(crate) fn judge_at(
     envoy: Option<PathBuf>,
     socket: Option<PathBuf>,
     is_strict: bool,
-    settings: &Settings,
 ) -> anyhow::Result<Option<JudgeAt>> {
-    apart_from_freeze(settings, is_strict)?;
     Ok(match (envoy, socket) {
         (Some(envoy), _) => Some(JudgeAt::Here(launch(envoy, None)?)),
         (None, Some(socket)) => Some(JudgeAt::There(socket)),

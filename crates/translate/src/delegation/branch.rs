@@ -18,7 +18,7 @@ use crate::tables::{
         Candidate, Delegating, Delegation, Excess, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
     edition::{Judged, JudgedRoute, ServedFrom, Source},
-    host::{Offer, Placement},
+    host::{CandidateOffer, Offer, Placement},
     input::Config,
     policy::PolicyAt,
     route::RouteHead,
@@ -134,26 +134,28 @@ fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
 /// Has the rules of a route served wherever its root is: of a tree that shall be kept they are judged, and served as they are only
 /// while nothing is kept of it.
 fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) {
+    let is_strict = is_strict(scope);
+    let rules = || route.rules.iter().zip(0..).map(|(_, rule)| rule);
+    let at_listeners = |rule: u32| attached.served.iter().map(move |listener| (chain.clone(), rule, listener.clone()));
     if let Some(from) = freezing(scope, chain.top()) {
         if chain.depth() == 0 {
             scope.demand::<JudgedRoute>(chain.clone());
         }
-        for (_, rule) in route.rules.iter().zip(0..) {
+        for rule in rules() {
             scope.demand::<Judged>((chain.clone(), rule));
+        }
+        if is_strict {
+            rules().flat_map(at_listeners).for_each(|key| scope.demand::<CandidateOffer>(key));
         }
         if from == ServedFrom::Edition {
             return;
         }
     }
-    let is_strict = is_strict(scope);
-    for (_, rule) in route.rules.iter().zip(0..) {
-        for listener in &attached.served {
-            let key = (chain.clone(), rule, listener.clone());
-            if is_strict {
-                scope.demand::<Offer>(key);
-            } else {
-                scope.demand::<Placement>(key);
-            }
+    for key in rules().flat_map(at_listeners) {
+        if is_strict {
+            scope.demand::<Offer>(key);
+        } else {
+            scope.demand::<Placement>(key);
         }
     }
 }

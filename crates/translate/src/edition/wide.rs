@@ -13,12 +13,13 @@ use api::{
     meta::ObjectMeta,
 };
 use engine::{Derived, Emitter, Engine};
-use ir::{ListenerId, NsName};
+use ir::{ListenerId, NsName, RootId};
 
 use super::TOLD;
 use crate::{
     internal,
     kept::{asks, freezing},
+    offer::is_strict,
     policy::wide::{judge, section, whole},
     route::annotations,
     tables::{
@@ -27,8 +28,9 @@ use crate::{
             objects::{Edition, Member},
         },
         gateway::GatewayRow,
-        input::{Classes, Gateways, Kept, ObjectKey, Shared, TrafficPolicies},
+        input::{CandidateWords, Classes, Gateways, Kept, ObjectKey, Shared, TrafficPolicies},
         policy::NamingListeners,
+        strict::{CandidateWide, CandidateWord},
     },
     target::{is_global, key_of, no_section},
 };
@@ -102,15 +104,29 @@ impl Derived for WideTree {
             let member = Member::new(&id, object);
             (id, member)
         });
+        let word = scope.get::<CandidateWords>(&RootId::Gateway(name.clone()));
+        if let Some(CandidateWord::Refused(words)) = word.as_deref() {
+            faults.insert(words.to_string());
+        }
+        if is_strict(scope) {
+            scope.demand::<CandidateWide>(name.clone());
+        }
+        let waits = matches!(word.as_deref(), Some(CandidateWord::Awaited));
         let first = faults.iter().take(TOLD).map(|words| Arc::from(&**words)).collect();
         let beside = Some(beside(&gateway.metadata));
-        Some(Tree { edition: Edition::of_members(members), faults: faults.len(), first, beside })
+        Some(Tree { edition: Edition::of_members(members), faults: faults.len(), first, waits, beside })
     }
 
     /// Nobody knows what they say, so that none of it is good.
     fn poisoned(scope: &Emitter<'_>, name: &NsName, _: &engine::Fault) -> Option<Tree> {
         freezing(scope, name)?;
-        Some(Tree { edition: Edition::default(), faults: 1, first: [internal::WORDS.into()].into(), beside: None })
+        Some(Tree {
+            edition: Edition::default(),
+            faults: 1,
+            first: [internal::WORDS.into()].into(),
+            waits: false,
+            beside: None,
+        })
     }
 }
 

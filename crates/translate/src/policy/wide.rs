@@ -199,13 +199,36 @@ pub(crate) fn judge(scope: &Scope<'_>, target: &Target) -> (Vec<ObjectId>, Vec<S
     let rows = policies.iter().filter_map(|id| Some((id, scope.get::<PolicyRow>(&Source::live(id.clone()))?)));
     let mut faults: Vec<_> =
         rows.flat_map(|(id, row)| row.faults().map(|fault| format!("{id} {fault}")).collect::<Vec<_>>()).collect();
-    let gateway = scope.get::<Gateways>(&super::key_of(&target.object));
-    let priority = gateway.map(|gateway| annotations::read(&gateway.metadata).priority).unwrap_or_default();
-    let targets = std::iter::once(target.clone()).chain(above(scope, target));
-    let levels: Vec<_> = targets.map(|target| Level::wide(scope, &target).merged_by(priority)).collect();
+    let levels = levels_as_they_are(scope, target);
     let excess = excess_of(&levels.iter().collect::<Vec<_>>());
     faults.extend(excess.map(|Broken { policy, problem, .. }| format!("{policy} {problem}")));
     (policies, faults)
+}
+
+/// What policies of a Gateway, or of a listener of its own, say as they are, whatever is served, the nearer first.
+fn levels_as_they_are(scope: &Scope<'_>, target: &Target) -> Vec<Level> {
+    let gateway = scope.get::<Gateways>(&super::key_of(&target.object));
+    let priority = gateway.map(|gateway| annotations::read(&gateway.metadata).priority).unwrap_or_default();
+    let targets = std::iter::once(target.clone()).chain(above(scope, target));
+    targets.map(|target| Level::wide(scope, &target).merged_by(priority)).collect()
+}
+
+/// What they say in slots as they are, sorted.
+pub(crate) fn slots_as_they_are(scope: &Scope<'_>, target: &Target) -> Box<[Slot]> {
+    let levels = levels_as_they_are(scope, target);
+    let units: Vec<_> = heard(levels.iter()).collect();
+    slots_of(&units)
+}
+
+/// What units come to in slots, sorted.
+fn slots_of(units: &[Arc<Merged>]) -> Box<[Slot]> {
+    let slots = units.iter().filter_map(|merged| {
+        let supplier = merged.outcome.policies().next().map(|policy| format!("{}/{}", policy.namespace, policy.name));
+        Some(merged.unit.as_ref().ok()?.wide_slots(&supplier.unwrap_or_default()))
+    });
+    let mut slots: Vec<_> = slots.flatten().collect();
+    slots.sort_unstable_by_key(|slot| slot.name);
+    slots.into()
 }
 
 impl Lookup for BrokenGateway {
@@ -328,15 +351,8 @@ impl Lookup for ActionsAt {
 
 impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
-        let units = scope.get::<WideUnits>(target)?;
-        let slots = units.iter().filter_map(|merged| {
-            let supplier =
-                merged.outcome.policies().next().map(|policy| format!("{}/{}", policy.namespace, policy.name));
-            Some(merged.unit.as_ref().ok()?.wide_slots(&supplier.unwrap_or_default()))
-        });
-        let mut slots: Vec<_> = slots.flatten().collect();
-        slots.sort_unstable_by_key(|slot| slot.name);
-        (!slots.is_empty()).then(|| slots.into())
+        let slots = slots_of(&scope.get::<WideUnits>(target)?);
+        (!slots.is_empty()).then_some(slots)
     }
 }
 

@@ -9,6 +9,7 @@ use ir::{NsName, settings::WhenUnavailable};
 
 use super::{
     asking::{Asking, Bounds, Verdict, Wait, Waived, Word},
+    candidates::Candidates,
     parts::Parts,
     roots::Roots,
     waiters::{FragmentId, Item, Waiters, Wanted},
@@ -43,6 +44,7 @@ pub struct Gate {
     roots: Roots,
     parts: Parts,
     gateways: Gateways,
+    candidates: Candidates,
     waiters: Waiters,
     waived: Waived,
     /// Since when nobody can be asked, as far as is known.
@@ -57,6 +59,7 @@ impl Gate {
             roots: Roots::default(),
             parts: Parts::default(),
             gateways: Gateways::default(),
+            candidates: Candidates::default(),
             waiters: Waiters::default(),
             waived: Waived::new(),
             away: None,
@@ -71,6 +74,7 @@ impl Gate {
     /// The word about any of them may be: another Envoy is asked.
     pub fn all_turned(&mut self) {
         self.roots.wake_all(&mut self.waiters);
+        self.candidates.wake_all(&mut self.waiters);
         self.waiters.wake_all();
     }
 
@@ -81,7 +85,7 @@ impl Gate {
         if translator.engine().get::<Strict>(&()).is_none() {
             return false;
         }
-        let Self { bounds, roots, parts, gateways, waiters, waived, away } = self;
+        let Self { bounds, roots, parts, gateways, candidates, waiters, waived, away } = self;
         let is_away = translator.engine().get::<JudgeUnavailable>(&()).is_some();
         let fresh = Vec::new();
         let mut asking = Asking { now, bounds: *bounds, word, waived, fresh, is_away };
@@ -91,9 +95,11 @@ impl Gate {
                 roots.resume(away, waiters, &asking);
                 parts.resume(away, waiters, &asking);
                 gateways.resume(away, waiters, &asking);
+                candidates.resume(away, waiters, &asking);
             }
             *away = is_away.then_some(now);
             roots.wake_all(waiters);
+            candidates.wake_all(waiters);
             waiters.wake_all();
         }
         waiters.ring(now);
@@ -101,6 +107,7 @@ impl Gate {
         wrote |= gateways.note(translator, waiters, &asking);
         wrote |= roots.note(translator, waiters, &asking);
         gateways.entangle(roots.fresh());
+        wrote |= candidates.note(translator, roots, waiters, &asking);
         loop {
             let awake = waiters.take_awake();
             if awake.is_empty() {
@@ -124,6 +131,10 @@ impl Gate {
                         let late = late.iter().filter(|tree| roots.is_open(tree)).collect::<Vec<_>>();
                         late.into_iter().fold(written, |wrote, tree| roots.withdraw(translator, tree) | wrote)
                     }
+                    Item::Candidate(root) => candidates.judge(root, translator, parts, waiters, &mut asking),
+                    Item::CandidateRow(key) => {
+                        candidates.judge_row(key, translator, (roots, parts), waiters, &mut asking)
+                    }
                     Item::Waived(fragment) => {
                         let Some((sent, of)) = asking.waived.get(fragment).cloned() else {
                             waiters.forget(&item);
@@ -141,7 +152,12 @@ impl Gate {
                                 Item::Row(key) => roots.refuse(key, fragment.1, words.clone(), is_said),
                                 Item::Part(part) => parts.wait(part.clone(), translator, waiters, &asking),
                                 Item::Gateway(gateway) => gateways.look_at(gateway, waiters, &asking),
-                                Item::Tree(_) | Item::Replaced(..) | Item::Waived(_) => {}
+                                // What is served of what is kept is waived by itself.
+                                Item::Candidate(_)
+                                | Item::CandidateRow(_)
+                                | Item::Tree(_)
+                                | Item::Replaced(..)
+                                | Item::Waived(_) => {}
                             }
                         }
                         false

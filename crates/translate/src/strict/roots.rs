@@ -21,7 +21,10 @@ use super::{
 use crate::{
     RefusedRows, Translator,
     host::{Answer, Cleared, Placed},
-    tables::{host::Offer, route::RouteHead},
+    tables::{
+        host::{CandidateOffer, Offer},
+        route::RouteHead,
+    },
 };
 
 /// How many rows of a route may be refused before those are forgotten that it has no more.
@@ -124,7 +127,7 @@ impl Roots {
         for key in translator.engine_mut().take_changes::<Offer>() {
             let engine = translator.engine();
             let (offered, cleared) = (engine.get::<Offer>(&key), engine.get::<Cleared>(&key));
-            let top = key.0.top().clone();
+            let top = top(&key);
             let route = key.0.route().clone();
             if offered.is_none() && engine.get::<RouteHead>(&route).is_none() {
                 wrote |= self.forget(translator, &route, waiters);
@@ -150,25 +153,27 @@ impl Roots {
             }
             self.judged.remove(&top);
             waiters.wake(Item::Row(key));
-            // Who writes ever new rows that are refused does not fill the controller: what his route still has of them is refused
-            // again, by what is known.
-            if let Some(refused) = self.refused.get_mut(&route)
-                && refused.rows.len() > refused.most.max(KEPT)
-            {
-                refused.rows = RefusedRows::default();
-                for hash in take(&mut refused.not_judged).into_keys() {
-                    waiters.forget(&Item::Replaced(route.clone(), hash));
-                }
-                refused.most = usize::MAX;
-                translator.set_refused(&route, RefusedRows::default());
-                wrote = true;
-            }
+            wrote |= self.forget_old(translator, &route, waiters);
         }
         wrote
     }
 
+    /// Who writes ever new rows that are refused does not fill the controller: what his route still has of them is refused again, by
+    /// what is known. Whether anything was written.
+    pub(super) fn forget_old(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
+        let refused = self.refused.get_mut(route).filter(|refused| refused.rows.len() > refused.most.max(KEPT));
+        let Some(refused) = refused else { return false };
+        refused.rows = RefusedRows::default();
+        for hash in take(&mut refused.not_judged).into_keys() {
+            waiters.forget(&Item::Replaced(route.clone(), hash));
+        }
+        refused.most = usize::MAX;
+        translator.set_refused(route, RefusedRows::default());
+        true
+    }
+
     /// Of a route that is gone nothing is remembered.
-    fn forget(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
+    pub(super) fn forget(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
         let Some(refused) = self.refused.remove(route) else { return false };
         for hash in refused.not_judged.into_keys() {
             waiters.forget(&Item::Replaced(route.clone(), hash));
@@ -186,17 +191,17 @@ impl Roots {
         asking: &Asking<'_>,
     ) -> bool {
         waiters.forget(&Item::Row(key.clone()));
-        let top = key.0.top();
-        let Some(root) = self.waiting.get_mut(top) else { return false };
+        let top = top(key);
+        let Some(root) = self.waiting.get_mut(&top) else { return false };
         root.changed.remove(key);
         root.open.remove(key);
         root.hopeless.remove(key);
         // Another rule may have stood for what this one was.
         self.limited.insert(key.clone());
         if root.changed.is_empty() {
-            return self.end(translator, &top.clone(), waiters, asking);
+            return self.end(translator, &top, waiters, asking);
         }
-        self.look(&top.clone(), asking);
+        self.look(&top, asking);
         false
     }
 
@@ -267,9 +272,9 @@ impl Roots {
         waiters: &mut Waiters,
         asking: &mut Asking<'_>,
     ) -> bool {
-        let top = key.0.top();
+        let top = top(key);
         let item = Item::Row(key.clone());
-        let Some(root) = self.waiting.get_mut(top).filter(|root| root.changed.contains_key(key)) else {
+        let Some(root) = self.waiting.get_mut(&top).filter(|root| root.changed.contains_key(key)) else {
             if self.wordless.contains(key) {
                 return self.judge_again(translator, key, &item, parts, waiters, asking);
             }
@@ -277,7 +282,7 @@ impl Roots {
             return false;
         };
         let wait = Wait { since: root.since, is_urgent: root.is_loose };
-        let mut looked = look_at(&self.refused, translator, parts, key, &item, wait, asking);
+        let mut looked = look_at::<Offer>(&self.refused, translator, parts, key, &item, wait, asking);
         let is_open = looked.is_waiting || !looked.found.is_empty();
         if is_open {
             root.open.insert(key.clone());
@@ -298,7 +303,7 @@ impl Roots {
         root.changed.insert(key.clone(), turn);
         waiters.set(&item, looked.sent, looked.parts);
         self.found.extend(looked.found);
-        self.look(&top.clone(), asking);
+        self.look(&top, asking);
         false
     }
 
@@ -313,7 +318,7 @@ impl Roots {
         asking: &mut Asking<'_>,
     ) -> bool {
         let wait = Wait::forever(asking.now);
-        let mut looked = look_at(&self.refused, translator, parts, key, item, wait, asking);
+        let mut looked = look_at::<Offer>(&self.refused, translator, parts, key, item, wait, asking);
         // What waits still answers by itself.
         let refused = looked.found.iter().map(|found| &found.hash);
         let closed: Vec<_> = looked.unknown.iter().chain(refused).map(|hash| (*hash, Answer::Plain)).collect();
@@ -365,7 +370,8 @@ impl Roots {
             }
             routes.insert(route);
             // What stands in its place is looked at next, which may be what it is.
-            waiters.wake(Item::Row(key));
+            waiters.wake(Item::Row(key.clone()));
+            waiters.wake(Item::CandidateRow(key));
         }
         for route in &routes {
             let Some(refused) = self.refused.get_mut(route) else { continue };
@@ -376,6 +382,25 @@ impl Roots {
             translator.set_refused(route, refused.rows.clone());
         }
         !routes.is_empty()
+    }
+
+    /// Asks about a rule of a tree that shall be kept as it is, of which what is refused is a fault. Whether something of it waits.
+    pub(super) fn judge_candidate(
+        &mut self,
+        translator: &Translator,
+        key: &RowKey,
+        since: Instant,
+        parts: &Parts,
+        waiters: &mut Waiters,
+        asking: &mut Asking<'_>,
+    ) -> bool {
+        let item = Item::CandidateRow(key.clone());
+        let wait = Wait { since, is_urgent: false };
+        let looked = look_at::<CandidateOffer>(&self.refused, translator, parts, key, &item, wait, asking);
+        let waits = looked.is_waiting || looked.has_no_parts || !looked.found.is_empty();
+        waiters.set(&item, looked.sent, looked.parts);
+        self.found.extend(looked.found);
+        waits
     }
 
     /// Refuses an Envoy route of a route that was sent though nobody had judged it.
@@ -444,7 +469,7 @@ impl Roots {
         let mut wrote = false;
         let mut places: BTreeSet<(RouteId, Place)> = BTreeSet::new();
         for key in take(&mut self.limited) {
-            places.insert((key.0.top().clone(), place(&key)));
+            places.insert((top(&key), place(&key)));
         }
         for (top, place) in places {
             let Some(root) = self.waiting.get_mut(&top) else { continue };
@@ -464,9 +489,14 @@ impl Roots {
     }
 }
 
-/// Where the route of a rule is served.
+/// The tree of a rule: that of its edition and that of the objects are one, of which the one stands for the other.
+fn top((chain, ..): &RowKey) -> RouteId {
+    chain.top().live()
+}
+
+/// Where the route of a rule is served, whether as it is or as it is kept.
 fn place((chain, _, listener): &RowKey) -> Place {
-    (chain.route().clone(), listener.clone())
+    (chain.route().live(), listener.clone())
 }
 
 impl Root {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use engine::Table;
 use envoy::bytes::Hash;
 use ir::{RouteId, matching::Origin};
 
@@ -14,7 +15,7 @@ use crate::{
     RefusedRows, Translator,
     host::{Answer, Placed, parts as parts_of},
     inspect::{Sent, sent::of_row},
-    tables::{backend::ClusterId, host::Offer, input, strict::PartId},
+    tables::{backend::ClusterId, input, strict::PartId},
 };
 
 /// A row of a route that is refused.
@@ -57,8 +58,8 @@ pub(super) struct Looked {
     pub(super) parts: Vec<PartId>,
 }
 
-/// Asks about a rule that waits, with what it needs.
-pub(super) fn look_at(
+/// Asks about a rule that waits as it is offered, with what it needs.
+pub(super) fn look_at<T: Table<Key = RowKey, Value = Placed>>(
     known: &BTreeMap<RouteId, Refused>,
     translator: &Translator,
     parts: &Parts,
@@ -68,7 +69,7 @@ pub(super) fn look_at(
     asking: &mut Asking<'_>,
 ) -> Looked {
     let mut looked = Looked::default();
-    let Some(offer) = translator.engine().get::<Offer>(key) else { return looked };
+    let Some(offer) = translator.engine().get::<T>(key) else { return looked };
     judge_rows(known, key, &offer, item, wait, asking, &mut looked);
     // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
     let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();

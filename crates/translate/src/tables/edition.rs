@@ -55,6 +55,8 @@ pub(crate) struct Tree {
     /// How many faults it has, and the first of them.
     pub(crate) faults: usize,
     pub(crate) first: Box<[Arc<str>]>,
+    /// Whether no Envoy has said yet whether it takes all of it, where one is asked first.
+    pub(crate) waits: bool,
     /// What else decides of a Gateway what is kept, though it is no part of that: which one of its name it is, and what is done by
     /// hand. The root of a tree is a part of it.
     pub(crate) beside: Option<Beside>,

@@ -11,6 +11,9 @@ pub(crate) struct Placement;
 /// A rule where a listener would serve it, which waits for Envoy's word; like [`Placement`], it is declared with what it holds.
 pub(crate) struct Offer;
 
+/// A rule of a tree that shall be kept, as the objects are, which Envoy is asked about before it is kept; like [`Offer`].
+pub(crate) struct CandidateOffer;
+
 tables! {
     /// Puts a rule's routes where a listener serves them, once it is known whether there is room.
     Rows: (Chain, u32, ListenerId) => ();

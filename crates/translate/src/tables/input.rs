@@ -86,6 +86,8 @@ others! {
     VersionsNotJudged: NsName => super::strict::Words;
     /// Gateways and listeners of which an Envoy refuses what policies say there in slots.
     RefusedWide: super::policy::Target => super::strict::Words;
+    /// Roots that shall be kept as they are, and of which Envoy has not taken all.
+    CandidateWords: RootId => super::strict::CandidateWord;
     /// How many entries a status has that other controllers wrote.
     ForeignAncestors: ObjectId => usize;
     /// Kinds that nobody can write, since their CRD is not there.

@@ -23,6 +23,8 @@ tables! {
     OfferedWide: ListenerId => Wide;
     /// A port of a Gateway as its objects make it, without the chains of TLSRoutes, which are parts.
     OfferedListener: (NsName, Port) => Listener;
+    /// What policies of a Gateway that shall be kept say in slots as they are, which Envoy is asked about before they are kept.
+    CandidateWide: NsName => Box<[WideScope]>;
 }
 
 /// What goes by itself: a part that rules and wider scopes share, or a chain of a listener.
@@ -103,6 +105,15 @@ pub(crate) struct WideScope {
     pub(crate) head: Encoded,
     /// What it refers to and asks.
     pub(crate) parts: Box<[PartId]>,
+}
+
+/// What stands against keeping a tree, or the policies of a Gateway, that nothing in process stands against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CandidateWord {
+    /// No Envoy has said yet whether it takes all of it.
+    Awaited,
+    /// An Envoy refuses some of it.
+    Refused(Words),
 }
 
 /// Why something is not sent, or waits: one clause.

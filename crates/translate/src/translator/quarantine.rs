@@ -17,14 +17,14 @@ use crate::{
     tables::{
         edition::{TreeOf, WideTree},
         gateway::GatewayRow,
-        host::Offer,
+        host::{CandidateOffer, Offer},
         input::{self, Config, Shared},
         output::Outputs,
         policy::InvalidPolicies,
         proxies::ProxiesOf,
         replacement::{Replaced, ReplacedWide},
         set::SetHead,
-        strict::{OfferedListener, OfferedPart, OfferedWide},
+        strict::{CandidateWide, OfferedListener, OfferedPart, OfferedWide},
     },
 };
 
@@ -186,6 +186,8 @@ impl Translator {
         engine.resume::<OfferedPart>(&self.engine);
         engine.resume::<OfferedWide>(&self.engine);
         engine.resume::<OfferedListener>(&self.engine);
+        engine.resume::<CandidateOffer>(&self.engine);
+        engine.resume::<CandidateWide>(&self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<TreeOf>(&self.engine);
         engine.resume::<WideTree>(&self.engine);

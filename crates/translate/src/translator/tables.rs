@@ -62,7 +62,7 @@ use crate::{
             TreePart, TreeParts, WideFreezing, WideTree,
         },
         gateway::{ClientCertificate, GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost, WideAsked},
+        host::{CandidateOffer, HostsOf, Offer, Placement, Rows, UnservedHosts, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
             EditionObjects, EditionRoutes, Editions, Extensions, Gateways, Grants, ListenerPolicies, ListenerSets,
@@ -91,7 +91,7 @@ use crate::{
         stream::{
             ChainsAt, Owned, Place, PlaceShares, RoomOf, ServedPlace, ShutAt, StreamRule, StreamsAt, WaysAt, Winner,
         },
-        strict::{OfferedListener, OfferedPart, OfferedWide},
+        strict::{CandidateWide, OfferedListener, OfferedPart, OfferedWide},
         tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsRoom, TlsTargeting},
     },
     tls::{Certificate, CertificateState},
@@ -302,9 +302,13 @@ pub(super) fn all() -> Engine {
         .track::<TreeOf>()
         .derived_for_each::<WideTree, Gateways>(same)
         .track::<WideTree>()
+        .derived::<CandidateWide>()
+        .track::<CandidateWide>()
         .derived::<Unacceptable>()
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
+        .derived::<CandidateOffer>()
+        .track::<CandidateOffer>()
         .derived::<Offer>()
         .track::<Offer>()
         .input::<Cleared>()

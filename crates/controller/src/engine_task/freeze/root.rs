@@ -14,6 +14,9 @@ pub(super) const HOLD: &str = "portcullis.dev/hold";
 /// The annotation of a root by which its tree becomes the next edition as it is, in the place of the one that it names.
 pub(super) const THAW: &str = "portcullis.dev/thaw";
 
+/// Why something is not kept yet that is good as far as is known.
+const AWAITED: &str = "no Envoy has said yet whether it takes all of what it is now; it is asked";
+
 /// What is kept of a root, in words.
 fn what(root: &RootId) -> &'static str {
     match root {
@@ -136,6 +139,8 @@ impl Root {
                 (*reason, format!("nothing is kept of {what}: {why}"))
             } else if candidate.is_good() {
                 (Reason::CommitPending, format!("{what} is good, and is being stored"))
+            } else if candidate.is_sound() {
+                (Reason::ValidationPending, format!("nothing is kept of {what} yet: {AWAITED}"))
             } else {
                 (Reason::NoEdition, format!("nothing is kept of {what}, which was not good yet: {}", faults()))
             };
@@ -145,7 +150,7 @@ impl Root {
         let is_same = candidate.edition == kept.edition;
         let (is_frozen, reason, message) = if around.is_closed {
             (true, Reason::InternalFault, format!("{served}, and answers 500: this program fails on it; see the log"))
-        } else if is_same && candidate.is_good() {
+        } else if is_same && candidate.is_sound() {
             let words = format!("{served}, which is {what} as it is");
             if around.is_durable {
                 (false, Reason::Committed, words)
@@ -158,8 +163,10 @@ impl Root {
             }
         } else if around.holds {
             (true, Reason::Hold, format!("{served}, and changes wait by the word of the annotation {HOLD}"))
-        } else if !candidate.is_good() {
+        } else if !candidate.is_sound() {
             (true, broken, format!("{served}, since {what} as it is now is broken: {}", faults()))
+        } else if candidate.waits {
+            (true, Reason::ValidationPending, format!("{served}: {AWAITED}"))
         } else if let Some((reason, why)) = &self.failure {
             (true, *reason, format!("{served}, since {what} as it is now cannot be stored: {why}"))
         } else {

@@ -1,9 +1,12 @@
-//! Trees and policies that keep their last good version, where Envoy is asked before anything is sent. Settings refuse both
-//! together; what holds of them is here, and what does not.
+//! Trees and policies that keep their last good version, where Envoy is asked before anything is sent: about the next version before
+//! it is kept, and so before it is served.
 
 use ir::RootId;
 
-use super::*;
+use super::{
+    properties::{change, small, some},
+    *,
+};
 use crate::{
     Edition, Wish,
     tests::{
@@ -25,17 +28,44 @@ struct Both {
 
 impl Both {
     fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+        Self::with(WhenUnavailable::Hold, objects)
+    }
+
+    fn with(when: WhenUnavailable, objects: impl IntoIterator<Item = Value>) -> Self {
         let mut settings = settings();
         settings.freeze.enabled = true;
-        let mut both = Self { strict: Strict::with(settings, WhenUnavailable::Hold), kept: BTreeMap::new() };
+        let mut both = Self { strict: Strict::with(settings, when), kept: BTreeMap::new() };
         both.strict.put(base());
         both.put(objects, accepting);
         both
     }
 
+    /// What was kept is there before anything else is, as where a controller starts.
+    fn started(kept: &BTreeMap<RootId, Edition>) -> Self {
+        let mut both = Self::with(WhenUnavailable::Hold, []);
+        for (root, edition) in kept {
+            both.strict.translator.set_edition(root, Some(edition));
+        }
+        Self { kept: kept.clone(), ..both }
+    }
+
     fn put(&mut self, objects: impl IntoIterator<Item = Value>, word: impl Fn(&Sent) -> Word) {
         self.strict.put(objects);
         self.settle(word);
+    }
+
+    /// The same later.
+    fn later(&mut self, time: Duration, word: impl Fn(&Sent) -> Word) {
+        self.strict.now += time;
+        self.settle(word);
+    }
+
+    /// What is wrong with the only root that shall be kept, and whether it waits.
+    fn candidate(&self, root: &RootId) -> (Vec<String>, bool) {
+        match self.strict.translator.wish(root) {
+            Wish::Kept(candidate) => (candidate.first.iter().map(ToString::to_string).collect(), candidate.waits),
+            other => panic!("{root} shall be kept: {other:?}"),
+        }
     }
 
     fn settle(&mut self, word: impl Fn(&Sent) -> Word) {
@@ -73,7 +103,7 @@ impl Both {
         let mut configs = self.strict.sent.iter().filter(|(key, _)| key.kind == ResourceKind::RouteConfiguration);
         let (_, encoded) = configs.next()?;
         let said = String::from_utf8_lossy(&encoded.body.to_bytes()).into_owned();
-        ["alice", "bob"].into_iter().find(|user| said.contains(user))
+        ["alice", "bob", "carol"].into_iter().find(|user| said.contains(user))
     }
 }
 
@@ -102,21 +132,49 @@ fn answers<const N: usize>(all: [(&str, Option<u64>); N]) -> Vec<(String, Option
     all.map(|(path, status)| (path.to_owned(), status)).to_vec()
 }
 
+fn the_root() -> RootId {
+    RootId::Route(ir::NsName::new("apps", "root"))
+}
+
+/// A child with another rule beside its first one.
+fn more(name: &str) -> Value {
+    let path = format!("/a/{name}");
+    child(name, json!([forward(&path), forward(&format!("{path}/more"))]))
+}
+
 #[test]
-fn the_next_version_is_judged_before_it_is_sent_and_goes_as_a_whole() {
+fn the_next_version_is_judged_before_it_is_kept_and_goes_as_a_whole() {
     let mut both = Both::new(tree());
     let before = answers([("/a/one", None), ("/a/two", None)]);
     assert_eq!((both.routes(), both.kept.len()), (before.clone(), 1));
-    let more = |name: &str| {
-        let path = format!("/a/{name}");
-        child(name, json!([forward(&path), forward(&format!("{path}/more"))]))
-    };
+    let kept = both.kept.clone();
     let only_one = |sent: &Sent| if contains(sent, "/a/two/more") { Word::Unknown } else { Word::Accepted };
     both.put(["one", "two"].map(more), only_one);
-    assert_eq!(both.routes(), before);
+    assert_eq!((both.routes(), &both.kept), (before, &kept));
+    assert_eq!(both.candidate(&the_root()), (Vec::new(), true));
     both.settle(accepting);
     let after = [("/a/one", None), ("/a/one/more", None), ("/a/two", None), ("/a/two/more", None)];
     assert_eq!(both.routes(), answers(after));
+    assert_ne!(both.kept, kept);
+    assert_eq!(both.candidate(&the_root()), (Vec::new(), false));
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_next_version_is_kept_unjudged_after_a_while_or_never() {
+    for (when, is_kept) in [(WhenUnavailable::Standard, true), (WhenUnavailable::Hold, false)] {
+        let mut both = Both::with(when, tree());
+        both.strict.translator.set_judge_unavailable(Some("it is away".to_owned()));
+        both.put([more("one")], nobody);
+        let before = answers([("/a/one", None), ("/a/two", None)]);
+        assert_eq!(both.routes(), before);
+        both.later(T, nobody);
+        both.later(T, nobody);
+        let after = answers([("/a/one", None), ("/a/one/more", None), ("/a/two", None)]);
+        assert_eq!(both.routes(), if is_kept { after.clone() } else { before });
+        both.strict.translator.set_judge_unavailable(None);
+        both.settle(accepting);
+        assert_eq!(both.routes(), after);
+    }
 }
 
 #[test]
@@ -135,30 +193,43 @@ fn a_tree_that_breaks_stays_and_what_goes_goes_at_once_though_nobody_can_be_aske
 }
 
 #[test]
-fn a_tree_that_is_kept_from_now_on_or_no_more_is_served_on_as_long_as_what_was_said_of_it_is_known() {
+fn a_tree_that_is_kept_from_now_on_or_no_more_is_served_on_though_nobody_can_be_asked() {
     let [root, one, two, freezing] = tree();
     let mut both = Both::new([root, one, two]);
     let before = answers([("/a/one", None), ("/a/two", None)]);
     assert_eq!((both.routes(), both.kept.len()), (before.clone(), 0));
-    both.put([freezing.clone()], accepting);
+    both.put([freezing.clone()], nobody);
+    assert_eq!((both.routes(), both.kept.len()), (before.clone(), 0));
+    both.settle(accepting);
     assert_eq!((both.routes(), both.kept.len()), (before.clone(), 1));
     both.strict.remove(freezing.clone());
-    both.settle(accepting);
+    both.settle(nobody);
     assert_eq!((both.routes(), both.kept.len()), (before.clone(), 0));
-    // It counts as a new one, of which nothing was ever sent.
-    both.put([freezing], nobody);
-    assert_eq!((both.routes(), both.kept.len()), (Vec::new(), 1));
     both.settle(accepting);
     assert_eq!(both.routes(), before);
+    // Of one that breaks as it is kept no more, what is served is what it is; what has no word yet is as it was.
+    both.put([freezing.clone()], accepting);
+    both.put([broken("one", "/a/one"), more("two")], accepting);
+    assert_eq!((both.routes(), both.kept.len()), (before, 1));
+    both.strict.remove(freezing);
+    both.settle(nobody);
+    assert_eq!(both.routes(), answers([("/a/one", Some(500)), ("/a/two", None)]));
+    both.settle(accepting);
+    assert_eq!(both.routes(), answers([("/a/one", Some(500)), ("/a/two", None), ("/a/two/more", None)]));
 }
 
 #[test]
-fn what_envoy_refuses_of_a_tree_that_is_kept_is_replaced_as_elsewhere_though_what_was_kept_before_is_gone() {
+fn what_envoy_refuses_is_not_kept_and_the_last_good_version_stays_until_it_is_mended() {
     let mut both = Both::new(tree());
-    both.put([of("one", "/a/bad")], refusing("/a/bad"));
-    assert_eq!(both.routes(), answers([("/a/bad", Some(500)), ("/a/two", None)]));
+    let before = answers([("/a/one", None), ("/a/two", None)]);
+    let kept = both.kept.clone();
+    both.put([of("one", "/a/bad"), more("two")], refusing("/a/bad"));
+    assert_eq!((both.routes(), &both.kept), (before, &kept));
+    let (faults, waits) = both.candidate(&the_root());
+    assert!(!waits && faults.len() == 1 && faults[0].contains("/one spec.rules[0]"), "{faults:?}");
     both.put([of("one", "/a/one")], refusing("/a/bad"));
-    assert_eq!(both.routes(), answers([("/a/one", None), ("/a/two", None)]));
+    assert_eq!(both.routes(), answers([("/a/one", None), ("/a/two", None), ("/a/two/more", None)]));
+    assert_eq!(both.candidate(&the_root()), (Vec::new(), false));
 }
 
 #[test]
@@ -176,10 +247,82 @@ fn policies_of_a_gateway_that_break_stay_and_the_next_ones_are_judged_before_the
     assert_eq!((both.guard(), both.kept.len()), (Some("alice"), 1));
     both.put([guard(json!({"extAuth": {}}))], nobody);
     assert_eq!((both.guard(), both.routes()), (Some("alice"), answers([("/a", None)])));
-    // Who else is let in is let in by nobody meanwhile.
+    // Those who are let in are those who were, until there is a word.
+    let gateway = RootId::Gateway(ir::NsName::new("infra", "edge"));
     both.put([user("bob")], nobody);
-    assert_eq!(both.guard(), None);
-    assert!(both.routes().iter().all(|(_, status)| *status == Some(500)), "{:?}", both.routes());
-    both.settle(accepting);
-    assert_eq!((both.guard(), both.routes()), (Some("bob"), answers([("/a", None)])));
+    assert_eq!((both.guard(), both.routes()), (Some("alice"), answers([("/a", None)])));
+    assert_eq!(both.candidate(&gateway), (Vec::new(), true));
+    let words = "Envoy 1.40.0 refuses it: so it is";
+    both.settle(|sent| if contains(sent, "bob") { Word::Refused(words.into()) } else { Word::Accepted });
+    assert_eq!((both.guard(), both.routes()), (Some("alice"), answers([("/a", None)])));
+    assert_eq!(both.candidate(&gateway), (vec![words.to_owned()], false));
+    both.put([user("carol")], accepting);
+    assert_eq!((both.guard(), both.routes()), (Some("carol"), answers([("/a", None)])));
+}
+
+/// A tree and policies of a Gateway of which nobody knows what they are now are not kept.
+#[cfg(debug_assertions)]
+#[test]
+fn where_what_shall_be_judged_cannot_be_computed_what_was_kept_stays_until_it_can() {
+    let mut edge = gateway("edge", json!([http("web", 80, "")]));
+    edge["metadata"]["annotations"] = json!({"portcullis.dev/failure-mode": "FreezeConfig"});
+    let mut both = Both::new(tree().into_iter().chain([edge, super::wide("one")]));
+    let mut tried = Vec::new();
+    for (table, key) in both.strict.translator.computed_rows() {
+        if !["CandidateOffer", "CandidateWide"].contains(&table) {
+            continue;
+        }
+        tried.push(table);
+        let (kept, sent) = (both.kept.clone(), both.strict.sent.clone());
+        both.strict.translator.fail_at(table, &key);
+        let said = format!("other-{}", tried.len());
+        let changed = if table == "CandidateWide" { super::wide(&said) } else { of("two", &format!("/a/two/{said}")) };
+        both.put([changed], accepting);
+        assert!(both.kept == kept && both.strict.sent == sent, "{table}({key})");
+        both.strict.translator.fail_no_more(table, &key);
+        both.settle(accepting);
+        assert!(both.kept != kept && both.strict.sent != sent, "{table}({key})");
+        assert_eq!(both.strict.translator.faults(), 0);
+    }
+    tried.dedup();
+    assert_eq!(tried.len(), 2, "{tried:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// The same objects, the same words and what was kept give the same bytes, whatever was before; and what is kept is what
+    /// would be kept again.
+    #[test]
+    fn incremental_equals_from_scratch_with_what_is_kept_and_the_words_of_envoy(
+        batches in vec((vec(change(), 1..5), any::<bool>()), 1..10),
+    ) {
+        let keeps = || {
+            let of_tree = with(targets("HTTPRoute", "parent"), json!({"failureMode": "FreezeConfig"}));
+            let mut edge = small().into_iter().find(|object| object["kind"] == "Gateway").expect("a Gateway");
+            edge["metadata"]["annotations"] = json!({"portcullis.dev/failure-mode": "FreezeConfig"});
+            small().into_iter().chain([edge, policy("DelegationPolicy", "keeps", of_tree)])
+        };
+        let mut both = Both::new(keeps());
+        let mut now = BTreeMap::new();
+        for (batch, is_known) in batches {
+            for change in batch {
+                match &change {
+                    Change::Put(object) => drop(now.insert(object.id(), object.clone())),
+                    Change::Remove(id) => drop(now.remove(id)),
+                }
+                both.strict.apply(change);
+            }
+            both.settle(|sent| if is_known || sent.fragment.hash[1].is_multiple_of(2) { some(sent) } else { Word::Unknown });
+        }
+        both.settle(some);
+        let mut fresh = Both::started(&both.kept);
+        fresh.strict.put(keeps());
+        for object in now.into_values() {
+            fresh.strict.apply(Change::Put(object));
+        }
+        fresh.settle(some);
+        prop_assert_eq!(&both.strict.sent, &fresh.strict.sent);
+        prop_assert!(both.kept == fresh.kept);
+    }
 }

@@ -9,7 +9,7 @@ use crate::tests::{
 };
 
 /// Refuses a part of all that it is asked about, whatever it is, by its hash.
-fn some(sent: &Sent) -> Word {
+pub(super) fn some(sent: &Sent) -> Word {
     if sent.fragment.hash[0].is_multiple_of(11) { Word::Refused("no".into()) } else { Word::Accepted }
 }
 
@@ -73,7 +73,7 @@ const MARKS: [&str; 7] =
     ["wide-0", "wide-1", "wide-2", "wide-3", "one.example.com", "two.example.com", "three.example.com"];
 
 /// The Gateway and routes of a small world.
-fn small() -> Vec<Value> {
+pub(super) fn small() -> Vec<Value> {
     let listeners = json!([
         http("web", 80, ""),
         https("secure", 443, "web.example.com", "c"),
@@ -96,7 +96,7 @@ fn guard(of_gateway: bool, name: &str, user: u8) -> Value {
 }
 
 /// A change of a small world, in which most is served.
-fn change() -> impl Strategy<Value = Change> {
+pub(super) fn change() -> impl Strategy<Value = Change> {
     let to = |rule: Value, service: &str| {
         let mut rule = rule;
         rule["backendRefs"][0]["name"] = json!(service);
