@@ -34,6 +34,17 @@ spec:
     backendRefs: [{name: $1, port: 80}]
 X
 }
+# keep: the tree is to keep its last good version.
+keep() {
+    kubectl -n shop apply -f - >/dev/null <<X
+apiVersion: gateway.portcullis.dev/v1alpha1
+kind: DelegationPolicy
+metadata: {name: keep}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: tree}]
+  failureMode: FreezeConfig
+X
+}
 # says VALUE: a policy adds a header to requests for /said of the tree.
 says() {
     kubectl -n shop apply -f - >/dev/null <<X
@@ -66,14 +77,8 @@ spec:
     backendRefs: [{name: echo, port: 80}]
   - matches: [{path: {value: /}}]
     backendRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: child}]
----
-apiVersion: gateway.portcullis.dev/v1alpha1
-kind: DelegationPolicy
-metadata: {name: keep}
-spec:
-  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: tree}]
-  failureMode: FreezeConfig
 X
+keep
 child echo
 answers / 200
 load_host=tree.example.com
@@ -116,6 +121,22 @@ told httproute tree kgateway.dev/Programmed False
 kubectl -n shop get httproute tree -o jsonpath='{.status}' | grep -q 'refuses it: '
 accepted() { says hello && answers /said 200; }
 under_load "what a judge accepts" accepted
+
+say "what its Envoy alone refuses of a tree that is kept is not kept"
+keep
+under_load "controllers with a judge that keep trees" installed --set freeze.enabled=true
+told httproute tree portcullis.dev/Frozen False
+spared() {
+    says 'test.portcullis.dev/unchecked %NO_SUCH_COMMAND%' && told httproute tree portcullis.dev/Frozen True && answers /said 200
+}
+under_load "what a judge refuses of a tree that is kept" spared
+kubectl -n shop get httproute tree -o jsonpath='{.status}' | grep -q 'refuses it: '
+under_load "replacing controllers that keep what was good" replace portcullis-system portcullis
+told httproute tree portcullis.dev/Frozen True
+answers /said 200
+kept() { says good && told httproute tree portcullis.dev/Frozen False && answers /said 200; }
+under_load "what a judge accepts of a tree that is kept" kept
+kubectl -n shop delete delegationpolicy keep >/dev/null
 
 say "an object on which the translation fails is set aside"
 fails() {

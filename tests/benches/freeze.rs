@@ -8,6 +8,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 #![allow(clippy::cast_precision_loss, reason = "figures of four digits")]
 
+#[path = "ads/client.rs"]
+mod client;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -16,30 +19,18 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use envoy_types::pb::envoy::{
-    config::core::v3::Node,
-    service::discovery::v3::{
-        DeltaDiscoveryRequest, DeltaDiscoveryResponse,
-        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-    },
-};
+use client::Client;
 use portcullis_tests::{
     objects,
     portcullis::Portcullis,
     process::{cpu, memory},
     wait::eventually,
 };
-use tokio::{sync::mpsc, time::timeout};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Streaming, transport::Endpoint};
-use xds::ResourceType;
 
 const ROUTES: usize = 10_000;
 const CHANGES: usize = 100;
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
-/// What a client allows a stream to have under way.
-const WINDOW: u32 = 256 << 20;
 const GROUP: &str = "gateway.networking.k8s.io";
 
 /// What was measured.
@@ -117,7 +108,7 @@ async fn measure(is_kept: bool) -> Result<Figures> {
         })
         .await?;
     }
-    let mut client = Client::connect(&portcullis).await?;
+    let mut client = Client::connect(&portcullis, "http/80").await?;
     client.until("/a/0").await?;
     let id = portcullis.id().context("it runs")?;
     let (mut times, mut written) = (Vec::new(), 0);
@@ -158,44 +149,4 @@ fn files_in(folder: &Path) -> BTreeMap<String, (SystemTime, u64)> {
         }
     }
     files
-}
-
-/// A client that asks for the routes alone.
-struct Client {
-    requests: mpsc::Sender<DeltaDiscoveryRequest>,
-    responses: Streaming<DeltaDiscoveryResponse>,
-}
-
-impl Client {
-    async fn connect(portcullis: &Portcullis) -> Result<Self> {
-        let endpoint = Endpoint::from_shared(format!("http://{}", portcullis.xds_address()))?
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
-        let (requests, receiver) = mpsc::channel(8);
-        let node = Node { id: "bench".into(), cluster: "infra/gateway".into(), ..Node::default() };
-        let names = vec!["http/80".to_owned()];
-        requests.send(DeltaDiscoveryRequest { node: Some(node), resource_names_subscribe: names, ..request() }).await?;
-        let client = AggregatedDiscoveryServiceClient::new(endpoint.connect().await?);
-        let mut client = client.max_decoding_message_size(usize::MAX);
-        let responses = client.delta_aggregated_resources(ReceiverStream::new(receiver)).await?.into_inner();
-        Ok(Self { requests, responses })
-    }
-
-    /// Waits for routes in which this stands.
-    async fn until(&mut self, marker: &str) -> Result<()> {
-        loop {
-            let response = timeout(TIMEOUT, self.responses.message()).await.context("nothing comes")??;
-            let response = response.context("the stream ended")?;
-            self.requests.send(DeltaDiscoveryRequest { response_nonce: response.nonce, ..request() }).await?;
-            let mut bodies = response.resources.iter().filter_map(|resource| resource.resource.as_ref());
-            if bodies.any(|body| memchr::memmem::find(&body.value, marker.as_bytes()).is_some()) {
-                return Ok(());
-            }
-        }
-    }
-}
-
-fn request() -> DeltaDiscoveryRequest {
-    let type_url = ResourceType::RouteConfiguration.type_url().to_owned();
-    DeltaDiscoveryRequest { type_url, ..DeltaDiscoveryRequest::default() }
 }

@@ -3,11 +3,15 @@
 //! The process is warm: the one that a batch goes to was started ahead. So the first figure is of a second batch.
 //!
 //! Behind it what `Strict` costs where 10,000 rows are there and one route changes, with the judge as a process of its own, as it
-//! runs beside a controller: the time from a file written to the first answer of a real Envoy that follows it, the CPU time of
-//! the judge and of all that it starts, the time from the start until all is judged, and the anonymous memory of the judge with
-//! what it started, at rest and at most while all is judged. `PORTCULLIS_BIN=target/release/portcullis`.
+//! runs beside a controller: the time from a file written until the last byte of the routes is at a client (on the wire) and until
+//! the first answer of a real Envoy that follows it, with nothing else to do before, and one change right after the other; the CPU
+//! time of the judge and of all that it starts, the time from the start until all is judged, and the anonymous memory of the judge
+//! with what it started, at rest and at most while all is judged. `PORTCULLIS_BIN=target/release/portcullis`.
 
 #![allow(clippy::cast_precision_loss, reason = "figures of four digits")]
+
+#[path = "ads/client.rs"]
+mod routes;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -80,7 +84,9 @@ async fn main() -> Result<()> {
         let (time, processes) = measured[TIMES / 2];
         println!("{count:>8} {culprits:>10} {time:>9.0} ms {processes:>12}");
     }
-    println!("{:<10} {:>10} {:>10} {:>10}", "one change", "median", "99 of 100", "start");
+    let titles = ["on the wire", "answered", "one by one"];
+    let titles = titles.map(|title| format!("{title:>11} {:>9}", "99 of 100"));
+    println!("{:<10} {} {:>8}", "one change", titles.join(" "), "start");
     for name in ["Standard", "Strict"] {
         let agent = if name == "Strict" { Some(Agent::start().await?) } else { None };
         let rest = agent.as_ref().map(Agent::anonymous).transpose()?;
@@ -103,11 +109,15 @@ async fn main() -> Result<()> {
         }
         let start = millis(began);
         let before = agent.as_ref().map(Agent::cpu).transpose()?;
-        let times = changes(&portcullis, port).await?;
-        let [median, most] = [times[CHANGES / 2], times[CHANGES * 99 / 100]];
-        println!("{name:<10} {median:>7.0} ms {most:>7.0} ms {start:>7.0} ms");
+        let all = [
+            on_the_wire(&portcullis, port).await?,
+            changes(&portcullis, port, CHANGES + 1, PAUSE).await?,
+            changes(&portcullis, port, 2 * CHANGES + 1, Duration::ZERO).await?,
+        ];
+        let all = all.map(|times| format!("{:>8.1} ms {:>6.1} ms", times[CHANGES / 2], times[CHANGES * 99 / 100]));
+        println!("{name:<10} {} {start:>5.0} ms", all.join(" "));
         if let (Some(agent), Some(before), Some(rest)) = (agent, before, rest) {
-            let used = (agent.cpu()?.saturating_sub(before)).as_secs_f64() * 1e3 / CHANGES as f64;
+            let used = (agent.cpu()?.saturating_sub(before)).as_secs_f64() * 1e3 / (3 * CHANGES) as f64;
             let [rest, most] = [rest, most_used].map(|bytes| bytes as f64 / 1e6);
             println!(
                 "judge: {used:.0} ms CPU a change, {rest:.0} MB anonymous at rest, at most {most:.0} MB at the start"
@@ -179,6 +189,8 @@ impl Agent {
 const ROUTES: usize = 1_250;
 const MATCHES: usize = 8;
 const CHANGES: usize = 200;
+/// After which nothing is left to do of the change before.
+const PAUSE: Duration = Duration::from_millis(300);
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -197,8 +209,24 @@ fn one(change: usize) -> String {
     route("one", &[format!("/one/{change}")])
 }
 
-/// How long it takes until one change of one route is served, each of many, sorted.
-async fn changes(portcullis: &Portcullis, port: u16) -> Result<Vec<f64>> {
+/// How long it takes until one change of one route is at a client, each of many, sorted.
+async fn on_the_wire(portcullis: &Portcullis, port: u16) -> Result<Vec<f64>> {
+    let mut client = routes::Client::connect(portcullis, &format!("http/{port}")).await?;
+    client.until("/one/0").await?;
+    let mut times = Vec::new();
+    for change in 1..=CHANGES {
+        tokio::time::sleep(PAUSE).await;
+        let began = Instant::now();
+        portcullis.write("one.yaml", &one(change))?;
+        client.until(&format!("/one/{change}")).await?;
+        times.push(millis(began));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// How long it takes until one change of one route is served, each of many from the number on, sorted.
+async fn changes(portcullis: &Portcullis, port: u16, first: usize, pause: Duration) -> Result<Vec<f64>> {
     let _proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     let target = Target::local(port);
     let is_served = async |change: usize| {
@@ -210,9 +238,10 @@ async fn changes(portcullis: &Portcullis, port: u16) -> Result<Vec<f64>> {
         })
         .await
     };
-    is_served(0).await?;
+    is_served(first - 1).await?;
     let mut times = Vec::new();
-    for change in 1..=CHANGES {
+    for change in first..first + CHANGES {
+        tokio::time::sleep(pause).await;
         let began = Instant::now();
         portcullis.write("one.yaml", &one(change))?;
         is_served(change).await?;

@@ -56,6 +56,7 @@ fn an_envoy_runs_beside_the_controller_where_it_is_asked_for_in_any_case_of_lett
         (level("standard"), false),
         (level("Standard"), false),
         (level("Standard,validation.judge.enabled=true"), true),
+        (level("Strict,freeze.enabled=true"), true),
     ] {
         let printed = template(&chart("portcullis"), &["--set", &level])?;
         let deployment = manifests::parse(&printed)?.into_iter().find(|object| object["kind"] == "Deployment");

@@ -6,6 +6,7 @@ use std::{
     path::Path,
     sync::mpsc as std_mpsc,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -20,6 +21,9 @@ use crate::{
 
 /// How many processes judge at a time. One more waits.
 pub(crate) const IN_FLIGHT: usize = 2;
+
+/// What comes within this time after another one is of many, as where it is searched for who is to blame.
+const OF_MANY: Duration = Duration::from_millis(100);
 
 /// Why Envoys cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +120,8 @@ async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) 
         let launch = launch.clone();
         async move { Waiting::start(&launch, fifo).await }
     };
-    let mut ahead = tokio::spawn(next(launch));
+    let mut ahead = Some(tokio::spawn(next(launch)));
+    let mut last: Option<Instant> = None;
     let mut running = JoinSet::new();
     loop {
         let (job, mut answer) = tokio::select! {
@@ -124,9 +129,17 @@ async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) 
                 Some(asked) => asked,
                 None => break,
             },
-            Some(_) = running.join_next() => continue,
+            Some(_) = running.join_next() => {
+                ahead.get_or_insert_with(|| tokio::spawn(next(launch)));
+                continue;
+            }
         };
-        let started = std::mem::replace(&mut ahead, tokio::spawn(next(launch)));
+        let started = ahead.take().unwrap_or_else(|| tokio::spawn(next(launch)));
+        // A start takes several times as much as a judgement. Of many the next one is started beside it, and of one behind it, so
+        // that its answer waits for no start.
+        if last.replace(Instant::now()).is_some_and(|last| last.elapsed() < OF_MANY) {
+            ahead = Some(tokio::spawn(next(launch)));
+        }
         // One that waited may have been ended by somebody meanwhile.
         let again = next(launch);
         running.spawn(async move {
@@ -150,5 +163,7 @@ async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) 
             let _: Result<(), _> = answer.send(outcome);
         });
     }
-    ahead.abort();
+    if let Some(ahead) = ahead {
+        ahead.abort();
+    }
 }
