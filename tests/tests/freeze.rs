@@ -272,3 +272,31 @@ async fn what_is_not_kept_any_more_never_comes_back() -> Result<()> {
     stage.answers(HOST, "/one", 500).await?;
     stage.is_unharmed().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_later_release_keeps_stays_and_what_is_damaged_goes() -> Result<()> {
+    let place = Place::new()?;
+    let mut stage = kept(&place).await?;
+    let record = |name: &str| place.state().join("edition").join(format!("edition-{name}.json"));
+    let (later, damaged) = (record("0123456789abcdef0123"), record("3210fedcba9876543210"));
+    // Of a root of a kind that this release does not know.
+    std::fs::write(&later, r#"{"format":4,"kind":"edition"}"#)?;
+    std::fs::write(&damaged, "{")?;
+    eventually(TIMEOUT, async || {
+        ensure!(!damaged.exists(), "it is there");
+        anyhow::Ok(())
+    })
+    .await
+    .with_context(|| stage.portcullis.log_tail())?;
+    ensure!(later.exists(), "it went too");
+    stage.portcullis.restart().await?;
+    told(&stage, "\"Committed\"").await?;
+    std::fs::write(&damaged, "{")?;
+    eventually(TIMEOUT, async || {
+        ensure!(!damaged.exists(), "it is there");
+        anyhow::Ok(())
+    })
+    .await?;
+    ensure!(later.exists(), "it went too");
+    stage.is_unharmed().await
+}

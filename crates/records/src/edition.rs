@@ -173,7 +173,7 @@ pub enum EditionError {
     #[error("{0}")]
     Record(#[from] Unreadable),
     /// A part is not there.
-    #[error("its part {0} is not there")]
+    #[error("its part {0} is not there, or it is damaged")]
     Missing(String),
     /// Another root's stands in its place.
     #[error("it is of {0}, whose record has another name")]
@@ -187,6 +187,13 @@ pub enum EditionError {
     /// An object cannot be read.
     #[error("an object of it cannot be read: {0}")]
     Object(String),
+}
+
+impl EditionError {
+    /// Whether a later release wrote it, which knows what it is.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Record(Unreadable::Newer { .. }))
+    }
 }
 
 /// The name of the record that has the head of a root's edition.

@@ -15,7 +15,7 @@ use std::{
 
 use api::{Object, ObjectId};
 use ir::{Reason, RootId, settings::Freeze};
-use records::edition::Group;
+use records::edition::{EditionError, Group};
 use tokio::sync::watch;
 use translate::{Edition, Translator, Wish, root_object, root_of};
 
@@ -48,7 +48,7 @@ pub(super) struct Freezer {
     /// The roots by the names of their records.
     names: BTreeMap<String, RootId>,
     /// Why records cannot be read.
-    unreadable: BTreeMap<String, String>,
+    unreadable: BTreeMap<String, EditionError>,
     /// None where nothing outlives the process.
     wants: Option<watch::Sender<Wants>>,
     /// Whether what is wanted is stored.
@@ -146,7 +146,7 @@ impl Freezer {
                 Some(stored)
             }
             Some(Err(why)) => {
-                tracing::error!(record, why, "what is kept of a tree cannot be read: it runs with replacement");
+                tracing::error!(record, %why, "what is kept of a tree cannot be read: it runs with replacement");
                 self.unreadable.insert(record.clone(), why);
                 self.is_fresh = true;
                 None
@@ -189,12 +189,14 @@ impl Freezer {
         wrote
     }
 
-    /// Has records go that cannot be read, and that are of no root that asks for one.
+    /// Has records go that cannot be read, and that are of no root that asks for one. What a later release wrote may be of a root
+    /// that this one does not know: it stays.
     fn forget_strays(&mut self) {
-        let is_asked = |record: &&String| {
-            self.names.get(*record).and_then(|id| self.roots.get(id)).is_some_and(|root| root.was_asked)
+        let is_asked = |record: &String| {
+            self.names.get(record).and_then(|id| self.roots.get(id)).is_some_and(|root| root.was_asked)
         };
-        let strays: Vec<_> = self.unreadable.keys().filter(|record| !is_asked(record)).cloned().collect();
+        let strays = self.unreadable.iter().filter(|(record, why)| !is_asked(record) && !why.is_newer());
+        let strays: Vec<_> = strays.map(|(record, _)| record.clone()).collect();
         for record in strays {
             self.number += 1;
             self.want_of(record, Wanted { number: self.number, parent: None, edition: None });
@@ -332,7 +334,7 @@ impl Freezer {
         let holds = annotation(guarded, id, HOLD).is_some_and(|value| value == "true");
         let is_closed = guarded.is_closed_edition(id);
         let Some(root) = self.roots.get_mut(id) else { return false };
-        let unreadable = self.unreadable.get(&root.record).map(String::as_str);
+        let unreadable = self.unreadable.get(&root.record);
         let around = Around { is_durable: self.wants.is_some(), unreadable, holds, is_closed };
         let candidate = match wish {
             Wish::Over => None,

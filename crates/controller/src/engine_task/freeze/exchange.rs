@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use records::edition::Written;
+use records::edition::{EditionError, Written};
 use translate::Edition;
 
 /// What shall be stored, by the name of the record.
@@ -41,7 +41,7 @@ pub struct StoredEdition {
     /// Its name.
     pub record: String,
     /// What is in it, or why that cannot be read; none of one that is gone.
-    pub edition: Option<Result<WrittenEdition, String>>,
+    pub edition: Option<Result<WrittenEdition, EditionError>>,
 }
 
 /// What is told of what is stored.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, ObjectId};
 use ir::{Reason, RootId};
-use records::edition::head_name;
+use records::edition::{EditionError, head_name};
 use translate::{Candidate, Edition, FreezeTold, Shared, root_object};
 
 use super::exchange::WrittenEdition;
@@ -69,7 +69,7 @@ pub(super) struct Around<'a> {
     /// Whether what is kept outlives the process.
     pub(super) is_durable: bool,
     /// Why what is stored cannot be read.
-    pub(super) unreadable: Option<&'a str>,
+    pub(super) unreadable: Option<&'a EditionError>,
     /// Whether the root says that its tree is not to be kept as it is.
     pub(super) holds: bool,
     /// Whether what is kept answers 500, since this program fails on it.

@@ -56,7 +56,7 @@ pub(super) enum State {
     /// It is what is kept of its root.
     Readable(Box<Head>),
     /// Something of it is damaged, not there, or of a later release.
-    Unreadable(String),
+    Unreadable(EditionError),
     /// It is of another epoch, and holds no more.
     Void,
 }
@@ -138,7 +138,7 @@ impl Known {
     ) -> Result<(State, Option<WrittenEdition>), StoreError> {
         let head = match format::read::<Head>(RecordKind::Edition, &stored.data) {
             Ok(head) => head,
-            Err(error) => return Ok((State::Unreadable(error.to_string()), None)),
+            Err(error) => return Ok((State::Unreadable(error.into()), None)),
         };
         if self.epoch.as_ref().is_none_or(|(_, epoch)| epoch.epoch != head.epoch) {
             return Ok((State::Void, None));
@@ -149,14 +149,13 @@ impl Known {
             {
                 match Part::read(&name, stored.data.into()) {
                     Ok((part, objects)) => self.learn_part(part, objects.into_iter().collect()),
-                    Err(error) => return Ok((State::Unreadable(error.to_string()), None)),
+                    Err(error) => return Ok((State::Unreadable(error), None)),
                 }
             }
         }
         Ok(match self.assembled(record, &head) {
             Ok(read) => (State::Readable(head.into()), Some(read)),
-            Err(error @ EditionError::Missing(_)) => (State::Unreadable(format!("{error}, or it is damaged")), None),
-            Err(error) => (State::Unreadable(error.to_string()), None),
+            Err(error) => (State::Unreadable(error), None),
         })
     }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use records::{
     Stored,
-    edition::{Group, head_name},
+    edition::{EditionError, Group, head_name},
     folder::Folder,
 };
 use serde_json::json;
@@ -79,7 +79,7 @@ struct Process {
     told: mpsc::Receiver<EditionEvent>,
     number: u64,
     /// What is stored, as far as it was told, by record.
-    stored: BTreeMap<String, Result<WrittenEdition, String>>,
+    stored: BTreeMap<String, Result<WrittenEdition, EditionError>>,
 }
 
 impl Process {
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Waits until it was told what is stored of a root.
-    async fn until(&mut self, root: &str, is: impl Fn(Option<&Result<WrittenEdition, String>>) -> bool) {
+    async fn until(&mut self, root: &str, is: impl Fn(Option<&Result<WrittenEdition, EditionError>>) -> bool) {
         let record = head_name(&root_id(root));
         while !is(self.stored.get(&record)) {
             self.next().await;
@@ -132,14 +132,14 @@ impl Process {
     }
 }
 
-fn is(path: &str, count: usize) -> impl Fn(Option<&Result<WrittenEdition, String>>) -> bool {
+fn is(path: &str, count: usize) -> impl Fn(Option<&Result<WrittenEdition, EditionError>>) -> bool {
     move |stored| {
         stored.and_then(|stored| stored.as_ref().ok()).is_some_and(|read| read.edition == objects("root", path, count))
     }
 }
 
-fn is_unreadable(words: &str) -> impl Fn(Option<&Result<WrittenEdition, String>>) -> bool {
-    move |stored| stored.is_some_and(|stored| stored.as_ref().is_err_and(|why| why.contains(words)))
+fn is_unreadable(words: &str) -> impl Fn(Option<&Result<WrittenEdition, EditionError>>) -> bool {
+    move |stored| stored.is_some_and(|stored| stored.as_ref().is_err_and(|why| why.to_string().contains(words)))
 }
 
 #[tokio::test]
