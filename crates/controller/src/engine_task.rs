@@ -440,8 +440,9 @@ impl EngineTask {
             // What is made of a part of what there is is neither judged nor cleared: a route may be there before its policies are.
             let strict = self.strict.as_mut().filter(|_| loaded);
             let again = strict.is_some_and(|strict| strict.pass(self.guarded.translator_mut()));
-            // What is asked first is known to whoever keeps trees once that has settled.
-            let again = again || loaded && self.keep_trees();
+            // Whoever keeps trees looks at what is known to wait.
+            let rests = self.strict.as_ref().is_none_or(Strict::rests);
+            let again = again || rests && loaded && self.keep_trees();
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.

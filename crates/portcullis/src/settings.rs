@@ -266,8 +266,7 @@ settings! {
     validation_when_unavailable: WhenUnavailable => validation.when_unavailable, "validation.whenUnavailable",
         "PORTCULLIS_VALIDATION_WHEN_UNAVAILABLE", "WHAT", "Standard", when_unavailable;
     /// Whether `FreezeConfig` is heard, as `failureMode` of DelegationPolicies and in the annotation `portcullis.dev/failure-mode` of
-    /// Gateways: a tree of routes, or what policies say of a Gateway, keeps its last good version. If not, it is refused, as it is with
-    /// `validation.level: Strict`, where this cannot be set yet.
+    /// Gateways: a tree of routes, or what policies say of a Gateway, keeps its last good version. If not, it is refused.
     freeze_enabled: bool => freeze.enabled, "freeze.enabled", "PORTCULLIS_FREEZE_ENABLED", "BOOL", "false", switch;
     /// Bytes that the version of one tree may have as it is stored.
     freeze_max_tree_bytes: u64 => freeze.max_tree_bytes, "freeze.maxTreeBytes", "PORTCULLIS_FREEZE_MAX_TREE_BYTES", "BYTES",

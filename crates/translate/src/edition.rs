@@ -36,6 +36,7 @@ use crate::{
             FrozenTold, Kept, ObjectKey, RewritePolicies, Routes, Shared, TrafficPolicies, object_id, root_object,
         },
         route::{RouteHead, RouteRule},
+        strict::CandidateWord,
     },
     target::{is_global, key_of},
 };
@@ -229,12 +230,17 @@ impl Derived for TreeOf {
         let faults = scope.group::<Faults>(root);
         let is_own = |chain: &Chain| chain.route().namespace() == root.namespace();
         let first = faults.iter().filter(|((chain, _), _)| is_own(chain)).map(|(_, words)| words.clone());
-        let first = first.take(TOLD).collect();
+        let first: Box<[_]> = first.take(TOLD).collect();
         let parts = scope.group::<TreeParts>(root);
         let edition = Edition::of_parts(parts.iter().map(|(place, part)| (*place, Arc::clone(part))));
-        // What is refused of it is a fault of its rule.
-        let waits = scope.get::<CandidateWords>(&root.root()).is_some();
-        Some(Tree { edition, faults: faults.len(), first, waits, beside: None })
+        let (mut count, mut first) = (faults.len(), first);
+        let word = scope.get::<CandidateWords>(&root.root());
+        // What is refused of a rule is a fault of it, unless only a listener makes it such.
+        if let Some(CandidateWord::Refused(words)) = word.as_deref().filter(|_| count == 0) {
+            (count, first) = (1, [words.clone()].into());
+        }
+        let waits = matches!(word.as_deref(), Some(CandidateWord::Awaited));
+        Some(Tree { edition, faults: count, first, waits, beside: None })
     }
 }
 

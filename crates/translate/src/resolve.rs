@@ -115,7 +115,7 @@ pub(crate) struct EnvoyRoute {
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
-    /// What would be in its place if no Envoy refused that.
+    /// What would be in its place if no Envoy refused that, or one had judged it.
     pub(crate) refused: Option<Box<Row>>,
     /// What its regular expressions cost a request; most have none.
     pub(crate) cost: Option<Arc<Cost>>,

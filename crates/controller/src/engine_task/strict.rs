@@ -199,12 +199,22 @@ pub(super) struct Strict {
     /// When all was read.
     loaded: Option<Instant>,
     passes: usize,
+    /// Whether the last pass wrote nothing.
+    rests: bool,
     versions: Versions,
 }
 
 impl Strict {
     pub(super) fn new(desk: Arc<Desk>, bounds: Bounds) -> Self {
-        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0, versions: Versions::default() }
+        Self {
+            gate: Gate::new(bounds),
+            desk,
+            bounds,
+            loaded: None,
+            passes: 0,
+            rests: true,
+            versions: Versions::default(),
+        }
     }
 
     /// Takes note of what a proxy reports.
@@ -223,7 +233,13 @@ impl Strict {
         }
         let wrote = turned | self.gate.pass(translator, Instant::now(), &mut |sent| desk.word(sent));
         self.passes += 1;
+        self.rests = !wrote;
         wrote && self.passes < MOST_PASSES
+    }
+
+    /// Whether all that it wrote has settled.
+    pub(super) fn rests(&self) -> bool {
+        self.rests
     }
 
     /// Has what nobody knows judged.

@@ -69,12 +69,24 @@ pub(super) struct Wait {
     pub(super) since: Instant,
     /// Whether it may not go on as it was meanwhile: it lets others in than before.
     pub(super) is_urgent: bool,
+    /// Whether it waits for a word, and never goes without one.
+    needs_word: bool,
 }
 
 impl Wait {
+    /// Since then; `is_urgent` where it lets others in than before.
+    pub(super) fn since(since: Instant, is_urgent: bool) -> Self {
+        Self { since, is_urgent, needs_word: false }
+    }
+
     /// Of what is closed, and stays so until there is a word.
     pub(super) fn forever(now: Instant) -> Self {
-        Self { since: now, is_urgent: false }
+        Self::since(now, false)
+    }
+
+    /// Since then, and never without a word.
+    pub(super) fn for_a_word(since: Instant) -> Self {
+        Self { needs_word: true, ..Self::since(since, false) }
     }
 }
 
@@ -164,7 +176,9 @@ impl Asking<'_> {
             // Who says the same has waited for nothing yet.
             _ if self.waived.get(&id).is_some_and(|(_, of)| of.contains(item)) => Verdict::Fine,
             // Of what closes meanwhile nobody has anything from waiting.
-            Word::Unknown if (is_late || wait.is_urgent) && self.bounds.then == WhenUnavailable::Standard => {
+            Word::Unknown
+                if (is_late || wait.is_urgent) && self.bounds.then == WhenUnavailable::Standard && !wait.needs_word =>
+            {
                 let (_, of) = self.waived.entry(id).or_insert_with(|| {
                     self.fresh.push(id);
                     (sent.clone(), BTreeSet::new())

@@ -131,9 +131,9 @@ impl Gate {
                         let late = late.iter().filter(|tree| roots.is_open(tree)).collect::<Vec<_>>();
                         late.into_iter().fold(written, |wrote, tree| roots.withdraw(translator, tree) | wrote)
                     }
-                    Item::Candidate(root) => candidates.judge(root, translator, parts, waiters, &mut asking),
-                    Item::CandidateRow(key) => {
-                        candidates.judge_row(key, translator, (roots, parts), waiters, &mut asking)
+                    Item::Candidates(root) => candidates.ring(root, translator, waiters, &asking),
+                    Item::Candidate(candidate) => {
+                        candidates.judge(candidate, translator, (roots, parts), waiters, &mut asking)
                     }
                     Item::Waived(fragment) => {
                         let Some((sent, of)) = asking.waived.get(fragment).cloned() else {
@@ -152,9 +152,9 @@ impl Gate {
                                 Item::Row(key) => roots.refuse(key, fragment.1, words.clone(), is_said),
                                 Item::Part(part) => parts.wait(part.clone(), translator, waiters, &asking),
                                 Item::Gateway(gateway) => gateways.look_at(gateway, waiters, &asking),
-                                // What is served of what is kept is waived by itself.
-                                Item::Candidate(_)
-                                | Item::CandidateRow(_)
+                                // Never sent without a word.
+                                Item::Candidates(_)
+                                | Item::Candidate(_)
                                 | Item::Tree(_)
                                 | Item::Replaced(..)
                                 | Item::Waived(_) => {}

@@ -138,7 +138,7 @@ impl Parts {
         let Some(Offered { part: Some(content), owner }) = offered.as_deref() else { return (false, false) };
         // Tokens are taken by the keys of those who give them out.
         let is_urgent = matches!(content, Part::Tokens(_)) && engine.get::<ClearedPart>(part).is_some();
-        let wait = if is_closed { Wait::forever(asking.now) } else { Wait { since, is_urgent } };
+        let wait = if is_closed { Wait::forever(asking.now) } else { Wait::since(since, is_urgent) };
         let item = Item::Part(part.clone());
         let (sent, verdict) = about(part, content, owner, &item, wait, waiters, asking);
         let content = content.clone();

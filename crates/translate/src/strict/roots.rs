@@ -12,6 +12,7 @@ use ir::{Chain, ListenerId, NsName, RouteId};
 
 use super::{
     asking::{Asking, Verdict, Wait},
+    candidates::{self, Candidate},
     limits::Now,
     parts::Parts,
     rows::{Found, Refused, look_at},
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     RefusedRows, Translator,
-    host::{Answer, Cleared, Placed},
+    host::{Answer, Cleared, Placed, parts as parts_of},
     tables::{
         host::{CandidateOffer, Offer},
         route::RouteHead,
@@ -36,8 +37,9 @@ pub(super) struct Roots {
     waiting: BTreeMap<RouteId, Root>,
     /// Those of which all is judged.
     judged: BTreeSet<RouteId>,
-    /// What was refused of routes.
+    /// What was refused of routes, and how many of these there may be before those are forgotten that are gone.
     refused: BTreeMap<RouteId, Refused>,
+    most_refused: usize,
     /// Rules of which rows answer by themselves, after their tree waited for long enough.
     wordless: BTreeSet<RowKey>,
     /// Trees that changed in this settling.
@@ -281,7 +283,7 @@ impl Roots {
             waiters.forget(&item);
             return false;
         };
-        let wait = Wait { since: root.since, is_urgent: root.is_loose };
+        let wait = Wait::since(root.since, root.is_loose);
         let mut looked = look_at::<Offer>(&self.refused, translator, parts, key, &item, wait, asking);
         let is_open = looked.is_waiting || !looked.found.is_empty();
         if is_open {
@@ -371,7 +373,7 @@ impl Roots {
             routes.insert(route);
             // What stands in its place is looked at next, which may be what it is.
             waiters.wake(Item::Row(key.clone()));
-            waiters.wake(Item::CandidateRow(key));
+            waiters.wake(Item::Candidate(Candidate::Row(key)));
         }
         for route in &routes {
             let Some(refused) = self.refused.get_mut(route) else { continue };
@@ -381,26 +383,45 @@ impl Roots {
             }
             translator.set_refused(route, refused.rows.clone());
         }
+        if self.refused.len() > self.most_refused.max(KEPT) {
+            let is_gone = |route: &&RouteId| translator.engine().get::<RouteHead>(route).is_none();
+            let gone: Vec<_> = self.refused.keys().filter(is_gone).cloned().collect();
+            for route in gone {
+                self.forget(translator, &route, waiters);
+            }
+            self.most_refused = 2 * self.refused.len();
+        }
         !routes.is_empty()
     }
 
-    /// Asks about a rule of a tree that shall be kept as it is, of which what is refused is a fault. Whether something of it waits.
+    /// Asks about a rule of a tree that shall be kept as it is.
     pub(super) fn judge_candidate(
         &mut self,
         translator: &Translator,
         key: &RowKey,
-        since: Instant,
+        item: &Item,
+        wait: Wait,
         parts: &Parts,
-        waiters: &mut Waiters,
         asking: &mut Asking<'_>,
-    ) -> bool {
-        let item = Item::CandidateRow(key.clone());
-        let wait = Wait { since, is_urgent: false };
-        let looked = look_at::<CandidateOffer>(&self.refused, translator, parts, key, &item, wait, asking);
-        let waits = looked.is_waiting || looked.has_no_parts || !looked.found.is_empty();
-        waiters.set(&item, looked.sent, looked.parts);
-        self.found.extend(looked.found);
-        waits
+    ) -> candidates::Looked {
+        let found = look_at::<CandidateOffer>(&self.refused, translator, parts, key, item, wait, asking);
+        let mut looked = candidates::Looked { sent: found.sent, ..Default::default() };
+        looked.waits = found.is_waiting || !found.found.is_empty();
+        self.found.extend(found.found);
+        let Some(offer) = translator.engine().get::<CandidateOffer>(key) else { return looked };
+        let (top, route) = (key.0.top(), key.0.route());
+        // What stands in the place of what is refused is taken, and no fault of the rule where only a listener makes it such.
+        if let Some(refused) = offer.offered_routes().iter().find_map(|written| written.refused.as_ref()) {
+            let known = self.refused.get(route).and_then(|known| known.rows.words(&refused.hash));
+            let words = known.map_or("a proxy refused it", |words| words);
+            looked.refused = Some(if route.namespace() == top.namespace() {
+                format!("{route} spec.rules[{}]: {words}", key.1).into()
+            } else {
+                "a rule of another namespace is refused".into()
+            });
+        }
+        parts_of(offer.resolved()).for_each(|part| looked.need(&part, top.namespace(), translator, parts));
+        looked
     }
 
     /// Refuses an Envoy route of a route that was sent though nobody had judged it.

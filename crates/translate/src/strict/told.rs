@@ -38,6 +38,8 @@ pub(super) struct Told(BTreeMap<RouteId, BTreeSet<Cause>>);
 impl Told {
     /// Has a route be told something from now on, or no longer. Whether that makes a difference.
     pub(super) fn say(&mut self, translator: &mut Translator, route: &RouteId, cause: Cause, is_so: bool) -> bool {
+        // What is kept of a route has no status of its own.
+        let route = &route.live();
         let causes = self.0.entry(route.clone()).or_default();
         let turned = if is_so { causes.insert(cause) } else { causes.remove(&cause) };
         let words = match causes.last() {

@@ -10,6 +10,7 @@ use std::{
 use envoy::{bytes::Hash, judged::Kind};
 use ir::{Chain, ListenerId, NsName, RootId, RouteId};
 
+use super::candidates::Candidate;
 use crate::{inspect::Sent, tables::strict::PartId};
 
 /// A fragment, whatever object it is of.
@@ -35,9 +36,9 @@ pub(super) enum Item {
     /// What a Gateway and its listeners say.
     Gateway(NsName),
     /// All that is asked about of a root that shall be kept as it is.
-    Candidate(RootId),
-    /// A rule of such a tree.
-    CandidateRow(RowKey),
+    Candidates(RootId),
+    /// Something of that.
+    Candidate(Candidate),
     /// An Envoy route that is replaced because nobody said anything.
     Replaced(RouteId, Hash),
     /// What is sent though nobody judged it.
@@ -48,8 +49,8 @@ impl Item {
     /// In whose name what it needs is judged, if that is nobody's own.
     fn namespace(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Row((chain, ..)) | Self::CandidateRow((chain, ..)) => Some(chain.route().namespace()),
-            Self::Gateway(gateway) | Self::Candidate(RootId::Gateway(gateway)) => Some(&gateway.namespace),
+            Self::Row((chain, ..)) | Self::Candidate(Candidate::Row((chain, ..))) => Some(chain.route().namespace()),
+            Self::Gateway(gateway) | Self::Candidate(Candidate::Wide(gateway)) => Some(&gateway.namespace),
             _ => None,
         }
     }

@@ -382,7 +382,7 @@ fn judge(
     let object = set.map_or_else(gateway, |set| NsName::clone(&set).id(ObjectKind::ListenerSet));
     let owner = Owner { is_shared: object.namespace != place.gateway().namespace, object };
     let now = asking.now;
-    let wait = |is_urgent| if is_closed { Wait::forever(now) } else { Wait { since, is_urgent } };
+    let wait = |is_urgent| if is_closed { Wait::forever(now) } else { Wait::since(since, is_urgent) };
     match place {
         Place::Slots(listener) => {
             let Some(wide) = engine.get::<OfferedWide>(listener) else { return outcome };

@@ -163,6 +163,8 @@ impl Root {
             }
         } else if around.holds {
             (true, Reason::Hold, format!("{served}, and changes wait by the word of the annotation {HOLD}"))
+        } else if is_same {
+            (true, broken, format!("{served}, which is {what} as it is, and broken where it answers 500: {}", faults()))
         } else if !candidate.is_sound() {
             (true, broken, format!("{served}, since {what} as it is now is broken: {}", faults()))
         } else if candidate.waits {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Edition, Wish,
+    strict::NOTICED,
     tests::{
         policies::{at as targets, policy, with},
         scene::{child, forward, to as delegates},
@@ -160,21 +161,64 @@ fn the_next_version_is_judged_before_it_is_kept_and_goes_as_a_whole() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_next_version_is_kept_unjudged_after_a_while_or_never() {
-    for (when, is_kept) in [(WhenUnavailable::Standard, true), (WhenUnavailable::Hold, false)] {
+fn where_nobody_can_be_asked_nothing_is_kept_however_long_that_lasts() {
+    for when in [WhenUnavailable::Standard, WhenUnavailable::Hold] {
         let mut both = Both::with(when, tree());
+        let kept = both.kept.clone();
         both.strict.translator.set_judge_unavailable(Some("it is away".to_owned()));
-        both.put([more("one")], nobody);
+        both.put([more("one"), broken("two", "/a/two")], nobody);
         let before = answers([("/a/one", None), ("/a/two", None)]);
-        assert_eq!(both.routes(), before);
-        both.later(T, nobody);
-        both.later(T, nobody);
-        let after = answers([("/a/one", None), ("/a/one/more", None), ("/a/two", None)]);
-        assert_eq!(both.routes(), if is_kept { after.clone() } else { before });
+        for _ in 0..4 {
+            both.later(T, nobody);
+            assert_eq!((both.routes(), &both.kept), (before.clone(), &kept));
+        }
+        // Nor is what is refused once somebody can be, when all else is mended.
         both.strict.translator.set_judge_unavailable(None);
-        both.settle(accepting);
-        assert_eq!(both.routes(), after);
+        both.settle(refusing("/a/one/more"));
+        both.put([of("two", "/a/two")], refusing("/a/one/more"));
+        assert_eq!((both.routes(), &both.kept), (before, &kept));
+        assert_eq!(both.candidate(&the_root()).0.len(), 1);
+        both.put([of("one", "/a/one/other")], refusing("/a/one/more"));
+        assert_eq!(both.routes(), answers([("/a/one/other", None), ("/a/two", None)]));
     }
+}
+
+#[test]
+fn what_only_a_listener_makes_of_a_rule_is_asked_about_too() {
+    let redirects = |hostname: &str| {
+        let filter = json!({"type": "RequestRedirect", "requestRedirect": {"hostname": hostname}});
+        child("one", json!([{"matches": [{"path": {"value": "/a/one"}}], "filters": [filter]}]))
+    };
+    let [root, _, two, freezing] = tree();
+    let listeners = json!([http("web", 8080, "")]);
+    let mut both = Both::new([gateway("edge", listeners), root, redirects("one.example.com"), two, freezing]);
+    let (kept, sent) = (both.kept.clone(), both.strict.sent.clone());
+    assert_eq!(kept.len(), 1);
+    let words = "Envoy 1.40.0 refuses it: so it is";
+    let refuses =
+        |sent: &Sent| if contains(sent, "no.example.com") { Word::Refused(words.into()) } else { Word::Accepted };
+    both.put([redirects("no.example.com")], refuses);
+    assert!(both.kept == kept && both.strict.sent == sent);
+    assert_eq!(both.candidate(&the_root()), (vec![format!("HTTPRoute apps/one spec.rules[0]: {words}")], false));
+    both.put([redirects("other.example.com")], refuses);
+    assert!(both.kept != kept && both.candidate(&the_root()) == (Vec::new(), false));
+}
+
+#[test]
+fn a_route_whose_kept_version_waits_after_a_start_is_told() {
+    let kept = Both::new(tree()).kept;
+    let mut both = Both::started(&kept);
+    both.strict.put(base());
+    both.put(tree(), nobody);
+    let told = |both: &Both| {
+        let all = both.strict.translator.statuses();
+        let said = all.into_iter().map(|(object, status)| (object.to_string(), format!("{status:?}")));
+        said.filter(|(_, status)| status.contains("ValidationPending")).map(|(object, _)| object).collect::<Vec<_>>()
+    };
+    both.later(NOTICED, nobody);
+    assert_eq!(told(&both), ["HTTPRoute apps/one", "HTTPRoute apps/root", "HTTPRoute apps/two"]);
+    both.settle(accepting);
+    assert_eq!((both.routes(), told(&both)), (answers([("/a/one", None), ("/a/two", None)]), Vec::new()));
 }
 
 #[test]
@@ -274,12 +318,21 @@ fn where_what_shall_be_judged_cannot_be_computed_what_was_kept_stays_until_it_ca
         }
         tried.push(table);
         let (kept, sent) = (both.kept.clone(), both.strict.sent.clone());
-        both.strict.translator.fail_at(table, &key);
         let said = format!("other-{}", tried.len());
         let changed = if table == "CandidateWide" { super::wide(&said) } else { of("two", &format!("/a/two/{said}")) };
-        both.put([changed], accepting);
+        // It waits, and cannot be computed any more when there is a word; or could not be from the beginning.
+        if tried.len().is_multiple_of(2) {
+            both.put([changed], nobody);
+            both.strict.translator.fail_at(table, &key);
+            both.later(T, accepting);
+        } else {
+            both.strict.translator.fail_at(table, &key);
+            both.put([changed], accepting);
+        }
         assert!(both.kept == kept && both.strict.sent == sent, "{table}({key})");
         both.strict.translator.fail_no_more(table, &key);
+        both.settle(nobody);
+        assert!(both.kept == kept && both.strict.sent == sent, "{table}({key})");
         both.settle(accepting);
         assert!(both.kept != kept && both.strict.sent != sent, "{table}({key})");
         assert_eq!(both.strict.translator.faults(), 0);
