@@ -80,14 +80,14 @@ struct Node {
     readers: Edges,
     outputs: Option<Box<Outputs>>,
     /// Last pass that touched this node, to find duplicates without a set.
-    stamp: u64,
+    stamp: u32,
     row: Row,
     depth: u32,
     /// How many rows, input rows and roots demand this one.
     demand: u32,
     /// Batch of the last computation, and how often it was computed in that batch.
     batch: u32,
-    times: u16,
+    times: u8,
     place: Place,
     flags: u8,
 }
@@ -110,7 +110,7 @@ pub(crate) struct Graph {
     /// A bit for each place: whether it has anything to do. A batch looks at no place that has nothing.
     busy: Vec<u64>,
     suspects: Vec<NodeId>,
-    stamp: u64,
+    stamp: u32,
     batch: u32,
 }
 
@@ -252,7 +252,7 @@ impl Graph {
     /// A computation of the node begins. Tells how often the node has been computed in this batch, and the stamp for
     /// the reads that follow.
     #[inline]
-    pub(crate) fn begin(&mut self, id: NodeId) -> (u16, u64) {
+    pub(crate) fn begin(&mut self, id: NodeId) -> (u8, u32) {
         let batch = self.batch;
         let node = self.node_mut(id);
         if node.batch != batch {
@@ -265,15 +265,27 @@ impl Graph {
     }
 
     #[inline]
-    pub(crate) fn next_stamp(&mut self) -> u64 {
+    pub(crate) fn next_stamp(&mut self) -> u32 {
+        if self.stamp == u32::MAX {
+            self.forget_stamps();
+        }
         self.stamp += 1;
         self.stamp
+    }
+
+    /// All stamps were given: none of a node may be taken for one that is given next.
+    #[cold]
+    fn forget_stamps(&mut self) {
+        for id in 0..self.nodes.len() {
+            self.nodes[id].stamp = 0;
+        }
+        self.stamp = 0;
     }
 
     /// Whether this is the first touch of the node under that stamp. May say yes again after a nested computation
     /// touched the same node: a hint that keeps lists short, not a proof.
     #[inline]
-    pub(crate) fn first_touch(&mut self, id: NodeId, stamp: u64) -> bool {
+    pub(crate) fn first_touch(&mut self, id: NodeId, stamp: u32) -> bool {
         let node = self.node_mut(id);
         let first = node.stamp != stamp;
         node.stamp = stamp;
@@ -561,6 +573,12 @@ impl Graph {
     }
 
     // Reports
+
+    /// The next stamp is the first one again.
+    #[cfg(test)]
+    pub(crate) fn use_up_stamps(&mut self) {
+        self.stamp = u32::MAX;
+    }
 
     /// Nodes that memory is held for.
     #[cfg(test)]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::node::NodeId;
 use crate::set_hash::SetHash;
@@ -35,10 +35,18 @@ impl<G: Group> Clone for Item<G> {
 /// Where one page ends and the next begins depends on the history of the group, so nothing that is computed may depend
 /// on it; pages are for working fast, not for meaning.
 pub struct Page<G: Group> {
-    items: Vec<Item<G>>,
-    hashes: Vec<[u8; 16]>,
+    /// Most groups have one, which takes no block of its own.
+    items: SmallVec<[Item<G>; 1]>,
     summary: G::Summary,
-    cache: Mutex<Option<Box<Cached>>>,
+    more: OnceLock<Box<More>>,
+}
+
+/// What few pages have.
+#[derive(Default)]
+struct More {
+    /// The hashes of the entries, in order.
+    hashes: Vec<[u8; 16]>,
+    cache: Mutex<Option<Cached>>,
 }
 
 /// What a page keeps, and of what besides its entries it was made.
@@ -47,14 +55,25 @@ struct Cached {
     made: Arc<dyn Any + Send + Sync>,
 }
 
+impl More {
+    /// None where there is nothing to keep.
+    fn new(hashes: Vec<[u8; 16]>) -> OnceLock<Box<Self>> {
+        let more = OnceLock::new();
+        if !hashes.is_empty() {
+            more.get_or_init(|| Box::new(Self { hashes, cache: Mutex::default() }));
+        }
+        more
+    }
+}
+
 impl<G: Group> Clone for Page<G> {
     fn clone(&self) -> Self {
-        let mut items = Vec::with_capacity(self.len() + 1);
-        items.extend_from_slice(&self.items);
+        let mut items = SmallVec::with_capacity(self.len() + 1);
+        items.extend(self.items.iter().cloned());
         let mut hashes = Vec::with_capacity(if G::HASH.is_some() { self.len() + 1 } else { 0 });
-        hashes.extend_from_slice(&self.hashes);
+        hashes.extend_from_slice(self.hashes());
         // A page is cloned in order to be changed, so what was cached for it ends here.
-        Self { items, hashes, summary: self.summary.clone(), cache: Mutex::default() }
+        Self { items, summary: self.summary.clone(), more: More::new(hashes) }
     }
 }
 
@@ -62,7 +81,14 @@ impl<G: Group> Page<G> {
     fn of(item: Item<G>) -> Self {
         let hashes = G::HASH.map(|hash| hash(&item.entry)).into_iter().collect();
         let summary = G::summary(&item.entry);
-        Self { items: vec![item], hashes, summary, cache: Mutex::default() }
+        Self { items: smallvec![item], summary, more: More::new(hashes) }
+    }
+
+    /// What was made of it is not kept any more, since it changes. Gives its hashes.
+    fn changing(&mut self) -> Option<&mut Vec<[u8; 16]>> {
+        let more = self.more.get_mut()?;
+        more.cache = Mutex::default();
+        Some(&mut more.hashes)
     }
 
     /// Number of entries, at least one.
@@ -78,7 +104,7 @@ impl<G: Group> Page<G> {
 
     /// The entries' hashes, in order, if they have any.
     pub fn hashes(&self) -> &[[u8; 16]] {
-        &self.hashes
+        self.more.get().map_or(&[], |more| &more.hashes)
     }
 
     /// The entries, in order.
@@ -97,7 +123,8 @@ impl<G: Group> Page<G> {
     /// The same, made from the page and from something else, whose content hash is `of`: with another one it is made anew
     /// and takes the place of what was kept.
     pub fn cached_with<C: Send + Sync + 'static>(&self, of: [u8; 16], make: impl FnOnce(&Self) -> C) -> Arc<C> {
-        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = self.more.get_or_init(Box::default);
+        let cache = || more.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = cache().as_ref().filter(|kept| kept.of == of).map(|kept| Arc::clone(&kept.made));
         match kept.map(Arc::downcast) {
             Some(Ok(made)) => return made,
@@ -106,7 +133,7 @@ impl<G: Group> Page<G> {
         }
         let fresh = Arc::new(make(self));
         // Another reader of the same page may have been first; what it made is equal.
-        *cache() = Some(Box::new(Cached { of, made: Arc::clone(&fresh) as Arc<dyn Any + Send + Sync> }));
+        *cache() = Some(Cached { of, made: Arc::clone(&fresh) as Arc<dyn Any + Send + Sync> });
         fresh
     }
 
@@ -116,40 +143,39 @@ impl<G: Group> Page<G> {
 
     fn insert(&mut self, i: usize, item: Item<G>) {
         self.summary.add(&G::summary(&item.entry));
-        if let Some(hash) = G::HASH {
-            self.hashes.insert(i, hash(&item.entry));
+        let hash = G::HASH.map(|hash| hash(&item.entry));
+        if let (Some(hashes), Some(hash)) = (self.changing(), hash) {
+            hashes.insert(i, hash);
         }
         self.items.insert(i, item);
-        self.cache = Mutex::default();
     }
 
     fn remove(&mut self, i: usize) -> Item<G> {
         let item = self.items.remove(i);
-        if G::HASH.is_some() {
-            self.hashes.remove(i);
+        if let (Some(hashes), Some(_)) = (self.changing(), G::HASH) {
+            hashes.remove(i);
         }
         self.summary.remove(&G::summary(&item.entry));
-        self.cache = Mutex::default();
         item
     }
 
     fn split_off(&mut self, i: usize) -> Self {
-        let (items, hashes): (Vec<Item<G>>, _) =
-            (self.items.split_off(i), self.hashes.split_off(i.min(self.hashes.len())));
+        let items: SmallVec<[Item<G>; 1]> = self.items.drain(i..).collect();
+        let hashes = self.changing().map(|hashes| hashes.split_off(i.min(hashes.len()))).unwrap_or_default();
         let mut summary = G::Summary::default();
         for item in &items {
             summary.add(&G::summary(&item.entry));
         }
         self.summary.remove(&summary);
-        self.cache = Mutex::default();
-        Self { items, hashes, summary, cache: Mutex::default() }
+        Self { items, summary, more: More::new(hashes) }
     }
 
     fn append(&mut self, mut other: Self) {
         self.items.append(&mut other.items);
-        self.hashes.append(&mut other.hashes);
+        if let (Some(hashes), Some(others)) = (self.changing(), other.changing()) {
+            hashes.append(others);
+        }
         self.summary.add(&other.summary);
-        self.cache = Mutex::default();
     }
 }
 
@@ -241,12 +267,11 @@ impl<G: Group> Content<G> {
                 self.summary.remove(&before);
                 page.summary.add(&summary);
                 page.summary.remove(&before);
-                if let (Some(hash), Some(hashed)) = (hash, &mut self.hashed) {
-                    hashed.turn(&std::mem::replace(&mut page.hashes[i], hash), false);
+                if let (Some(hashes), Some(hash), Some(hashed)) = (page.changing(), hash, &mut self.hashed) {
+                    hashed.turn(&std::mem::replace(&mut hashes[i], hash), false);
                 }
                 let item = &mut page.items[i];
                 (item.entry, item.emitter) = (entry, emitter);
-                page.cache = Mutex::default();
             }
             Err(i) => {
                 self.len += 1;
@@ -278,7 +303,7 @@ impl<G: Group> Content<G> {
     pub(crate) fn remove(&mut self, spot: Spot) {
         let (page, Ok(i)) = spot else { return };
         if let Some(hashed) = &mut self.hashed {
-            hashed.turn(&self.pages[page].hashes[i], false);
+            hashed.turn(&self.pages[page].hashes()[i], false);
         }
         self.len -= 1;
         if self.pages[page].len() == 1 {
@@ -334,7 +359,7 @@ impl<G: Group> View<G> {
                     hasher.update(&piece);
                     piece.clear();
                 }
-                piece.extend_from_slice(page.hashes.as_flattened());
+                piece.extend_from_slice(page.hashes().as_flattened());
             }
             hasher.update(&piece);
             let mut hash = [0; 16];
@@ -347,7 +372,7 @@ impl<G: Group> View<G> {
     /// Hash over the entries' hashes as a set: for entries that tell themselves where they stand. Of a group with many
     /// entries it costs a change a small part of what [`View::hash`] costs.
     pub fn set_hash(&self) -> [u8; 16] {
-        let entries = self.0.pages.iter().flat_map(|page| &page.hashes);
+        let entries = self.0.pages.iter().flat_map(|page| page.hashes());
         match &self.0.hashed {
             Some(hashed) => hashed.as_set.of(self.len(), entries),
             None => SetHash::default().of(0, entries),

@@ -30,7 +30,7 @@ pub struct Scope<'a> {
     core: &'a Core,
     node: NodeId,
     at: Moment,
-    stamp: u64,
+    stamp: u32,
     frame: RefCell<Frame>,
     /// Its first panic.
     panicked: RefCell<Option<Fault>>,
@@ -191,7 +191,7 @@ impl<'a> Deref for Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    pub(crate) fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
+    pub(crate) fn new(core: &'a Core, node: NodeId, stamp: u32) -> Self {
         let (frame, panicked) = (RefCell::default(), RefCell::default());
         Self { scope: Scope { core, node, at: core.moment(node), stamp, frame, panicked, missed: None } }
     }

@@ -54,7 +54,7 @@ pub struct TableStats {
 pub(crate) struct Counts {
     batch: u32,
     pub(crate) computed: usize,
-    pub(crate) max_per_cell: u16,
+    pub(crate) max_per_cell: u8,
     pub(crate) changed: usize,
 }
 

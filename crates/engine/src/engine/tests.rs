@@ -125,6 +125,23 @@ fn a_change_travels_to_whoever_reads_it_and_no_further() {
 }
 
 #[test]
+fn a_read_is_noted_whatever_was_touched_before_stamps_began_again() {
+    let mut engine = numbers();
+    engine.demand::<Sum>(0);
+    engine.demand::<Sum>(1);
+    for turn in 1..10 {
+        // What is computed now is given the stamps that it was given in the turn before.
+        engine.core.graph.borrow_mut().use_up_stamps();
+        for key in 0..20 {
+            engine.set::<Number>(key, Some(turn * 2));
+        }
+        engine.settle();
+        assert!([0, 1].iter().all(|parity| engine.get::<Sum>(parity).as_deref() == Some(&(10 * turn))), "turn {turn}");
+        assert!((0..20).all(|key| *engine.get::<Shown>(&key).expect("a row") == turn.to_string()), "turn {turn}");
+    }
+}
+
+#[test]
 fn an_equal_result_wakes_nobody() {
     let mut engine = numbers();
     engine.set::<Number>(1, Some(10));

@@ -56,7 +56,7 @@ fn plain_hash(entries: impl IntoIterator<Item = u64>) -> [u8; 16] {
 fn assert_sound(content: &Content<Texts>) {
     for page in &content.pages {
         assert!((1..=MAX).contains(&page.len()), "a page of {} entries", page.len());
-        assert_eq!(page.hashes.len(), page.len());
+        assert_eq!(page.hashes().len(), page.len());
         assert_eq!(page.summary, page.iter().map(|(_, entry)| entry % 7).sum::<u64>());
     }
     for pair in content.pages.windows(2) {
@@ -96,7 +96,7 @@ proptest! {
                 prop_assert_eq!(view.hash(), plain_hash(model.values().copied()));
                 let anew = content(plain.iter().copied());
                 prop_assert_eq!(view.set_hash(), View(Arc::new(anew)).set_hash(), "what is known of before is used");
-                let hashes: Vec<_> = group.pages.iter().flat_map(|page| page.hashes.iter().rev()).collect();
+                let hashes: Vec<_> = group.pages.iter().flat_map(|page| page.hashes().iter().rev()).collect();
                 prop_assert_eq!(view.set_hash(), crate::set_hash(hashes.into_iter()), "in any order");
                 prop_assert_eq!(view.get(&sort).copied(), model.get(&sort).copied());
                 prop_assert_eq!(view.first().map(|(sort, _)| *sort), model.keys().next().copied());
