@@ -286,6 +286,10 @@ impl Graph {
     /// touched the same node: a hint that keeps lists short, not a proof.
     #[inline]
     pub(crate) fn first_touch(&mut self, id: NodeId, stamp: u32) -> bool {
+        // Given before stamps began again.
+        if stamp > self.stamp {
+            return true;
+        }
         let node = self.node_mut(id);
         let first = node.stamp != stamp;
         node.stamp = stamp;

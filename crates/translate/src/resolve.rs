@@ -115,7 +115,7 @@ pub(crate) struct EnvoyRoute {
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
-    /// What would be in its place if no Envoy refused that, or one had judged it.
+    /// What would be in its place if no Envoy refused that.
     pub(crate) refused: Option<Box<Row>>,
     /// What its regular expressions cost a request; most have none.
     pub(crate) cost: Option<Arc<Cost>>,
@@ -167,6 +167,15 @@ impl Resolved {
             EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
             EnvoyRoutes::ByListener(unwritten) => Cow::Owned(unwritten.write(at, &mut Vec::new()).into_vec()),
         }
+    }
+
+    /// What of it cannot be sent at a listener as it is written there, and is no finding of the rule.
+    pub(crate) fn problems_at(&self, at: RouteAt) -> Vec<(u32, Problem)> {
+        let mut problems = Vec::new();
+        if let EnvoyRoutes::ByListener(unwritten) = &self.routes {
+            unwritten.write(at, &mut problems);
+        }
+        problems
     }
 
     /// Where policies of a listener or its Gateway say what it does there, if any do.

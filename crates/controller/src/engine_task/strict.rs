@@ -260,7 +260,7 @@ impl Strict {
 
     /// Whether anything is to be looked at, though nothing happened.
     pub(super) fn is_due(&self) -> bool {
-        self.gate.is_due(Instant::now())
+        !self.rests || self.gate.is_due(Instant::now())
     }
 
     /// Whether proxies may be served: what was there when all was read was judged, or waited for long enough. With

@@ -7,7 +7,7 @@ use envoy::{
     bytes::{Hash, Row},
     route::RouteAt,
 };
-use ir::{Chain, Hostname, ListenerId, RouteKind};
+use ir::{Chain, Hostname, ListenerId, Problem, RouteKind};
 
 use crate::{
     resolve::{ANYWHERE, EnvoyRoute, Resolved, resolved_at},
@@ -77,6 +77,11 @@ impl Placed {
     /// Its Envoy routes as they were offered; of one that is large they are written for the caller alone.
     pub(crate) fn offered_routes(&self) -> Cow<'_, [EnvoyRoute]> {
         self.resolved.routes_at(self.at.unwrap_or(ANYWHERE))
+    }
+
+    /// The first of what of it cannot be sent where it was offered, and is no finding of the rule.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        self.resolved.problems_at(self.at.unwrap_or(ANYWHERE)).into_iter().map(|(_, problem)| problem).next()
     }
 
     /// The same, where all of its matches answer by themselves.

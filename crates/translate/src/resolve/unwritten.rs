@@ -229,11 +229,11 @@ impl Priced {
         let write = |rule| route::route(&source, matching, rule, at).map_err(Unfit::Unreadable);
         let mut refused = None;
         let written = write(rule).and_then(|row| match refusal(&row) {
-            Some(refusal) => {
+            Some(refusal) if refusal.is_judged => {
                 refused = Some(Box::new(row));
-                let unfit = if refusal.is_judged { Unfit::Refused } else { Unfit::NotJudged };
-                Err(unfit(refusal.words.clone()))
+                Err(Unfit::Refused(refusal.words.clone()))
             }
+            Some(refusal) => Err(Unfit::NotJudged(refusal.words.clone())),
             None => Ok(row),
         });
         let row = match written {

@@ -84,9 +84,9 @@ impl Wait {
         Self::since(now, false)
     }
 
-    /// Since then, and never without a word.
-    pub(super) fn for_a_word(since: Instant) -> Self {
-        Self { needs_word: true, ..Self::since(since, false) }
+    /// For a word, however long that takes.
+    pub(super) fn for_a_word(now: Instant) -> Self {
+        Self { needs_word: true, ..Self::forever(now) }
     }
 }
 
@@ -186,8 +186,8 @@ impl Asking<'_> {
                 of.insert(item.clone());
                 Verdict::Fine
             }
-            Word::Suspect if is_late => Verdict::NotJudged,
-            Word::Judging if self.is_too_late(wait.since) => Verdict::NotJudged,
+            Word::Suspect if is_late && !wait.needs_word => Verdict::NotJudged,
+            Word::Judging if self.is_too_late(wait.since) && !wait.needs_word => Verdict::NotJudged,
             Word::Judging => Verdict::Waits(false),
             Word::Suspect | Word::Unknown => Verdict::Waits(true),
         }

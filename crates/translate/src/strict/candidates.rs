@@ -1,13 +1,12 @@
 //! Trees, and policies of Gateways, that shall be kept as they are: what of them nobody knows is asked about before they are kept, so
 //! that what Envoy refuses takes the place of nothing that was good.
 //!
-//! They are served by nobody, so that nothing of them is held back, limited or cleared; and kept only with a word, whoever can be asked.
-//! The parts that they need are what all others need too, and wait and go as these do.
+//! They are served by nobody, so that nothing of them is held back, limited or cleared; and kept only with a word about them and all
+//! that they need, however long that takes, and whoever else is served what they need without one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
 };
 
 use api::Kind as ObjectKind;
@@ -16,7 +15,7 @@ use ir::{NsName, RootId};
 
 use super::{
     asking::{Asking, Verdict, Wait},
-    parts::Parts,
+    parts::{Parts, sent},
     roots::Roots,
     waiters::{Item, RowKey, Waiters},
 };
@@ -24,12 +23,16 @@ use crate::{
     Translator,
     inspect::{Sent, sent::of_message},
     tables::{
+        backend::ClusterId,
         host::CandidateOffer,
         input::{CandidateWords, ObjectKey, RefusedPart},
         route::RouteHead,
-        strict::{CandidateWide, CandidateWord, Owner, PartId},
+        strict::{CandidateWide, CandidateWord, Offered, OfferedPart, Owner, PartId},
     },
 };
+
+/// What is told of a part that is another namespace's.
+const OF_OTHERS: &str = "what an object of another namespace comes to cannot be sent";
 
 /// What is asked about at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +59,7 @@ pub(super) struct Looked {
     pub(super) refused: Option<Arc<str>>,
     /// What waits for a word.
     pub(super) sent: Vec<Sent>,
-    /// The parts of which it waits for what becomes of them.
+    /// The parts of which is looked what becomes of them.
     pub(super) parts: Vec<PartId>,
     /// Whether it waits for either, or is another one next.
     pub(super) waits: bool,
@@ -71,22 +74,15 @@ pub(super) struct Candidates {
 }
 
 /// A root of which something is asked, or refused.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Root {
-    since: Instant,
     asked: BTreeSet<Candidate>,
     refused: BTreeMap<Candidate, Arc<str>>,
 }
 
 impl Candidates {
     /// Takes note of what changed. Whether anything was written.
-    pub(super) fn note(
-        &mut self,
-        translator: &mut Translator,
-        roots: &mut Roots,
-        waiters: &mut Waiters,
-        asking: &Asking<'_>,
-    ) -> bool {
+    pub(super) fn note(&mut self, translator: &mut Translator, roots: &mut Roots, waiters: &mut Waiters) -> bool {
         let mut wrote = false;
         for key in translator.engine_mut().take_changes::<CandidateOffer>() {
             let route = key.0.route().clone();
@@ -95,17 +91,17 @@ impl Candidates {
             if !is_there && translator.engine().get::<RouteHead>(&route).is_none() {
                 wrote |= roots.forget(translator, &route, waiters);
             }
-            wrote |= self.turned(Candidate::Row(key), is_there, translator, waiters, asking);
+            wrote |= self.turned(Candidate::Row(key), is_there, translator, waiters);
         }
         for gateway in translator.engine_mut().take_changes::<CandidateWide>() {
             let is_there = translator.engine().get::<CandidateWide>(&gateway).is_some();
-            wrote |= self.turned(Candidate::Wide(gateway), is_there, translator, waiters, asking);
+            wrote |= self.turned(Candidate::Wide(gateway), is_there, translator, waiters);
         }
-        wrote | self.note_faults(translator, waiters, asking)
+        wrote | self.note_faults(translator, waiters)
     }
 
     /// Has roots wait of which a part cannot be computed. Whether anything was written.
-    fn note_faults(&mut self, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
+    fn note_faults(&mut self, translator: &mut Translator, waiters: &mut Waiters) -> bool {
         if self.faulty.is_empty() && translator.faults() == 0 {
             return false;
         }
@@ -115,17 +111,7 @@ impl Candidates {
         let now: BTreeSet<_> = trees.chain(gateways).collect();
         let before = std::mem::replace(&mut self.faulty, now.clone());
         before.difference(&now).for_each(|root| waiters.wake(Item::Candidates(root.clone())));
-        now.difference(&before).fold(false, |wrote, root| {
-            self.root(root, waiters, asking);
-            self.tell(root, translator, waiters, asking) | wrote
-        })
-    }
-
-    fn root(&mut self, root: &RootId, waiters: &mut Waiters, asking: &Asking<'_>) -> &mut Root {
-        self.roots.entry(root.clone()).or_insert_with(|| {
-            waiters.alarm(&Item::Candidates(root.clone()), asking.bounds.moments(asking.now));
-            Root { since: asking.now, asked: BTreeSet::new(), refused: BTreeMap::new() }
-        })
+        now.difference(&before).fold(false, |wrote, root| self.tell(root, translator) | wrote)
     }
 
     /// Something of a root is another one, or is not there any more. Whether anything was written.
@@ -135,10 +121,9 @@ impl Candidates {
         is_there: bool,
         translator: &mut Translator,
         waiters: &mut Waiters,
-        asking: &Asking<'_>,
     ) -> bool {
         let root = candidate.root();
-        let state = self.root(&root, waiters, asking);
+        let state = self.roots.entry(root.clone()).or_default();
         state.refused.remove(&candidate);
         if is_there {
             state.asked.insert(candidate.clone());
@@ -147,32 +132,20 @@ impl Candidates {
             state.asked.remove(&candidate);
             waiters.forget(&Item::Candidate(candidate));
         }
-        self.tell(&root, translator, waiters, asking)
+        self.tell(&root, translator)
     }
 
     /// Writes what stands against keeping a root. Whether that makes a difference.
-    fn tell(&mut self, root: &RootId, translator: &mut Translator, waiters: &mut Waiters, asking: &Asking<'_>) -> bool {
-        let Some(state) = self.roots.get(root) else { return false };
-        let word = if !state.asked.is_empty() || self.faulty.contains(root) {
-            Some(CandidateWord::Awaited)
-        } else {
-            state.refused.values().next().map(|words| CandidateWord::Refused(words.clone()))
-        };
+    fn tell(&mut self, root: &RootId, translator: &mut Translator) -> bool {
+        let state = self.roots.get(root);
+        let refused = state.and_then(|state| state.refused.values().next());
+        let is_asked = self.faulty.contains(root) || state.is_some_and(|state| !state.asked.is_empty());
+        let refused = refused.map(|words| CandidateWord::Refused(words.clone()));
+        let word = refused.or(is_asked.then_some(CandidateWord::Awaited));
         if word.is_none() {
-            waiters.silence(&Item::Candidates(root.clone()), asking.bounds.moments(state.since));
             self.roots.remove(root);
         }
         translator.engine_mut().set::<CandidateWords>(root.clone(), word)
-    }
-
-    /// The time since `away`, when nobody could be asked, counts for nobody.
-    pub(super) fn resume(&mut self, away: Instant, waiters: &mut Waiters, asking: &Asking<'_>) {
-        for (root, state) in &mut self.roots {
-            let item = Item::Candidates(root.clone());
-            waiters.silence(&item, asking.bounds.moments(state.since));
-            state.since = asking.resumed(state.since, away);
-            waiters.alarm(&item, asking.bounds.moments(state.since));
-        }
     }
 
     /// Has all be looked at.
@@ -180,18 +153,12 @@ impl Candidates {
         self.roots.keys().for_each(|root| waiters.wake(Item::Candidates(root.clone())));
     }
 
-    /// A moment of a root has come: all of it is looked at. Whether anything was written.
-    pub(super) fn ring(
-        &mut self,
-        root: &RootId,
-        translator: &mut Translator,
-        waiters: &mut Waiters,
-        asking: &Asking<'_>,
-    ) -> bool {
+    /// Has all of a root be looked at. Whether anything was written.
+    pub(super) fn look(&mut self, root: &RootId, translator: &mut Translator, waiters: &mut Waiters) -> bool {
         let state = self.roots.get(root);
         let all = state.iter().flat_map(|state| state.asked.iter().chain(state.refused.keys()));
         all.for_each(|candidate| waiters.wake(Item::Candidate(candidate.clone())));
-        self.tell(root, translator, waiters, asking)
+        self.tell(root, translator)
     }
 
     /// Asks about something of a root. Whether anything was written.
@@ -199,25 +166,30 @@ impl Candidates {
         &mut self,
         candidate: &Candidate,
         translator: &mut Translator,
-        (roots, parts): (&mut Roots, &Parts),
+        roots: &mut Roots,
+        parts: &Parts,
         waiters: &mut Waiters,
         asking: &mut Asking<'_>,
     ) -> bool {
         let (root, item) = (candidate.root(), Item::Candidate(candidate.clone()));
-        let is_of = |state: &&mut Root| state.asked.contains(candidate) || state.refused.contains_key(candidate);
-        let Some(state) = self.roots.get_mut(&root).filter(is_of) else {
-            waiters.forget(&item);
-            return false;
-        };
         // What cannot be computed is looked at when it can be.
         if self.faulty.contains(&root) {
             return false;
         }
-        let wait = Wait::for_a_word(state.since);
-        let looked = match candidate {
-            Candidate::Row(key) => roots.judge_candidate(translator, key, &item, wait, parts, asking),
-            Candidate::Wide(gateway) => look_at(gateway, wait, &item, translator, parts, asking),
+        let engine = translator.engine();
+        let is_there = match candidate {
+            Candidate::Row(key) => engine.get::<CandidateOffer>(key).is_some(),
+            Candidate::Wide(gateway) => engine.get::<CandidateWide>(gateway).is_some(),
         };
+        if !is_there {
+            waiters.forget(&item);
+            return false;
+        }
+        let looked = match candidate {
+            Candidate::Row(key) => roots.judge_candidate(translator, key, &item, parts, asking),
+            Candidate::Wide(gateway) => look_at(gateway, &item, translator, asking),
+        };
+        let state = self.roots.entry(root.clone()).or_default();
         if looked.waits {
             state.asked.insert(candidate.clone());
         } else {
@@ -228,19 +200,12 @@ impl Candidates {
             None => drop(state.refused.remove(candidate)),
         }
         waiters.set(&item, looked.sent, looked.parts);
-        self.tell(&root, translator, waiters, asking)
+        self.tell(&root, translator)
     }
 }
 
 /// Asks about the policies of a Gateway.
-fn look_at(
-    gateway: &NsName,
-    wait: Wait,
-    item: &Item,
-    translator: &Translator,
-    parts: &Parts,
-    asking: &mut Asking<'_>,
-) -> Looked {
+fn look_at(gateway: &NsName, item: &Item, translator: &Translator, asking: &mut Asking<'_>) -> Looked {
     let scopes = translator.engine().get::<CandidateWide>(gateway);
     let owner = Owner::from(gateway.clone().id(ObjectKind::Gateway));
     let mut looked = Looked::default();
@@ -249,27 +214,62 @@ fn look_at(
             PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
             PartId::Entry(_) | PartId::Chain(..) => None,
         });
-        let head = of_message(Kind::RouteConfiguration, &scope.head, &owner, names.collect());
-        match asking.about(item, &head, wait) {
-            Verdict::Fine => {}
-            Verdict::Refused(words, _) => drop(looked.refused.get_or_insert(words)),
-            Verdict::Waits(_) | Verdict::NotJudged => looked.sent.push(head),
+        looked.ask(of_message(Kind::RouteConfiguration, &scope.head, &owner, names.collect()), item, asking);
+        for part in &scope.parts {
+            looked.need(part, &gateway.namespace, item, translator, asking);
         }
-        scope.parts.iter().for_each(|part| looked.need(part, &gateway.namespace, translator, parts));
     }
-    looked.waits |= !looked.sent.is_empty();
     looked
 }
 
 impl Looked {
-    /// It needs a part, of which the owner of this namespace is told.
-    pub(super) fn need(&mut self, part: &PartId, namespace: &str, translator: &Translator, parts: &Parts) {
-        let refused = translator.engine().get::<RefusedPart>(part);
-        self.waits |= refused.is_none() && parts.is_waiting(part);
-        if let Some(refused) = &refused {
-            self.refused.get_or_insert_with(|| refused.told(namespace).into());
+    /// Asks about a fragment. Whether it is taken.
+    fn ask(&mut self, sent: Sent, item: &Item, asking: &mut Asking<'_>) -> bool {
+        match asking.about(item, &sent, Wait::for_a_word(asking.now)) {
+            Verdict::Fine => return true,
+            Verdict::Refused(words, _) => drop(self.refused.get_or_insert(words)),
+            Verdict::Waits(_) | Verdict::NotJudged => {
+                self.waits = true;
+                self.sent.push(sent);
+            }
         }
-        if refused.is_some() || parts.is_waiting(part) {
+        false
+    }
+
+    /// Asks about a part that it needs, of which the owner of this namespace may be told.
+    pub(super) fn need(
+        &mut self,
+        part: &PartId,
+        namespace: &Arc<str>,
+        item: &Item,
+        translator: &Translator,
+        asking: &mut Asking<'_>,
+    ) {
+        let engine = translator.engine();
+        let is_fine = if let Some(refused) = engine.get::<RefusedPart>(part) {
+            let is_own = refused.object.namespace == *namespace || refused.object.namespace.is_empty();
+            let words = || if is_own { refused.told(namespace).into() } else { OF_OTHERS.into() };
+            self.refused.get_or_insert_with(words);
+            false
+        } else {
+            match engine.get::<OfferedPart>(part).as_deref() {
+                // What is not there is a fault of whoever needs it.
+                Some(Offered { part: None, .. }) => true,
+                Some(Offered { part: Some(content), owner }) => {
+                    let mut sent = sent(part, content, owner);
+                    if sent.object.namespace.is_empty() {
+                        sent.object.namespace = namespace.clone();
+                    }
+                    self.ask(sent, item, asking)
+                }
+                None => {
+                    self.waits = true;
+                    false
+                }
+            }
+        };
+        // A cluster that is made from a rule changes with it though its Envoy routes do not; all others are no part of the tree.
+        if !is_fine || matches!(part, PartId::Cluster(ClusterId::Rule(..))) {
             self.parts.push(part.clone());
         }
     }

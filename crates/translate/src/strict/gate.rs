@@ -95,7 +95,6 @@ impl Gate {
                 roots.resume(away, waiters, &asking);
                 parts.resume(away, waiters, &asking);
                 gateways.resume(away, waiters, &asking);
-                candidates.resume(away, waiters, &asking);
             }
             *away = is_away.then_some(now);
             roots.wake_all(waiters);
@@ -107,7 +106,7 @@ impl Gate {
         wrote |= gateways.note(translator, waiters, &asking);
         wrote |= roots.note(translator, waiters, &asking);
         gateways.entangle(roots.fresh());
-        wrote |= candidates.note(translator, roots, waiters, &asking);
+        wrote |= candidates.note(translator, roots, waiters);
         loop {
             let awake = waiters.take_awake();
             if awake.is_empty() {
@@ -131,9 +130,9 @@ impl Gate {
                         let late = late.iter().filter(|tree| roots.is_open(tree)).collect::<Vec<_>>();
                         late.into_iter().fold(written, |wrote, tree| roots.withdraw(translator, tree) | wrote)
                     }
-                    Item::Candidates(root) => candidates.ring(root, translator, waiters, &asking),
+                    Item::Candidates(root) => candidates.look(root, translator, waiters),
                     Item::Candidate(candidate) => {
-                        candidates.judge(candidate, translator, (roots, parts), waiters, &mut asking)
+                        candidates.judge(candidate, translator, roots, parts, waiters, &mut asking)
                     }
                     Item::Waived(fragment) => {
                         let Some((sent, of)) = asking.waived.get(fragment).cloned() else {
@@ -150,7 +149,7 @@ impl Gate {
                         for of in &of {
                             match of {
                                 Item::Row(key) => roots.refuse(key, fragment.1, words.clone(), is_said),
-                                Item::Part(part) => parts.wait(part.clone(), translator, waiters, &asking),
+                                Item::Part(part) => parts.wait(part, translator, waiters, &asking),
                                 Item::Gateway(gateway) => gateways.look_at(gateway, waiters, &asking),
                                 // Never sent without a word.
                                 Item::Candidates(_)

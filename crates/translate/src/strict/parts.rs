@@ -65,21 +65,22 @@ impl Parts {
                 wrote |= engine.set::<RefusedPart>(part.clone(), None);
                 wrote |= self.done(&part, translator, waiters, asking);
             } else {
-                self.wait(part, translator, waiters, asking);
+                self.wait(&part, translator, waiters, asking);
             }
         }
         wrote
     }
 
     /// Has a part be judged.
-    pub(super) fn wait(&mut self, part: PartId, translator: &Translator, waiters: &mut Waiters, asking: &Asking<'_>) {
+    pub(super) fn wait(&mut self, part: &PartId, translator: &Translator, waiters: &mut Waiters, asking: &Asking<'_>) {
         let item = Item::Part(part.clone());
-        let is_closed = translator.engine().get::<RefusedPart>(&part).is_some();
-        self.waiting.entry(part).or_insert_with(|| {
+        let is_closed = translator.engine().get::<RefusedPart>(part).is_some();
+        self.waiting.entry(part.clone()).or_insert_with(|| {
             waiters.alarm(&item, asking.bounds.moments(asking.now));
             Waiting { since: asking.now, is_closed, told: None }
         });
         waiters.wake(item);
+        waiters.wake_for_part(part);
     }
 
     /// The time since `away`, when nobody could be asked, counts for nobody.
@@ -212,7 +213,7 @@ fn about(
     best.unwrap_or((sent, Verdict::Waits(true)))
 }
 
-fn sent(id: &PartId, part: &Part, owner: &Owner) -> Sent {
+pub(super) fn sent(id: &PartId, part: &Part, owner: &Owner) -> Sent {
     let judges = match part {
         Part::Cluster(encoded) => return of_message(Kind::Cluster, encoded, owner, Arc::default()),
         Part::Chain(_, encoded) => return of_message(Kind::Listener, encoded, owner, Arc::default()),

@@ -400,10 +400,10 @@ impl Roots {
         translator: &Translator,
         key: &RowKey,
         item: &Item,
-        wait: Wait,
         parts: &Parts,
         asking: &mut Asking<'_>,
     ) -> candidates::Looked {
+        let wait = Wait::for_a_word(asking.now);
         let found = look_at::<CandidateOffer>(&self.refused, translator, parts, key, item, wait, asking);
         let mut looked = candidates::Looked { sent: found.sent, ..Default::default() };
         looked.waits = found.is_waiting || !found.found.is_empty();
@@ -411,16 +411,13 @@ impl Roots {
         let Some(offer) = translator.engine().get::<CandidateOffer>(key) else { return looked };
         let (top, route) = (key.0.top(), key.0.route());
         // What stands in the place of what is refused is taken, and no fault of the rule where only a listener makes it such.
-        if let Some(refused) = offer.offered_routes().iter().find_map(|written| written.refused.as_ref()) {
-            let known = self.refused.get(route).and_then(|known| known.rows.words(&refused.hash));
-            let words = known.map_or("a proxy refused it", |words| words);
-            looked.refused = Some(if route.namespace() == top.namespace() {
-                format!("{route} spec.rules[{}]: {words}", key.1).into()
-            } else {
-                "a rule of another namespace is refused".into()
-            });
+        looked.refused = offer.problem().map(|problem| {
+            let is_own = route.namespace() == top.namespace();
+            if is_own { format!("{route} {problem}").into() } else { "a rule of another namespace is refused".into() }
+        });
+        for part in parts_of(offer.resolved()) {
+            looked.need(&part, top.namespace(), item, translator, asking);
         }
-        parts_of(offer.resolved()).for_each(|part| looked.need(&part, top.namespace(), translator, parts));
         looked
     }
 

@@ -175,6 +175,7 @@ fn where_nobody_can_be_asked_nothing_is_kept_however_long_that_lasts() {
         // Nor is what is refused once somebody can be, when all else is mended.
         both.strict.translator.set_judge_unavailable(None);
         both.settle(refusing("/a/one/more"));
+        assert_eq!(both.candidate(&the_root()).0.len(), 2);
         both.put([of("two", "/a/two")], refusing("/a/one/more"));
         assert_eq!((both.routes(), &both.kept), (before, &kept));
         assert_eq!(both.candidate(&the_root()).0.len(), 1);
@@ -199,8 +200,43 @@ fn what_only_a_listener_makes_of_a_rule_is_asked_about_too() {
         |sent: &Sent| if contains(sent, "no.example.com") { Word::Refused(words.into()) } else { Word::Accepted };
     both.put([redirects("no.example.com")], refuses);
     assert!(both.kept == kept && both.strict.sent == sent);
-    assert_eq!(both.candidate(&the_root()), (vec![format!("HTTPRoute apps/one spec.rules[0]: {words}")], false));
+    let (faults, waits) = both.candidate(&the_root());
+    let told = faults.first().is_some_and(|told| told.starts_with("HTTPRoute apps/one ") && told.contains(words));
+    assert!(told && faults.len() == 1 && !waits, "{faults:?}");
     both.put([redirects("other.example.com")], refuses);
+    assert!(both.kept != kept && both.candidate(&the_root()) == (Vec::new(), false));
+}
+
+#[test]
+fn the_cluster_of_a_session_is_asked_about_though_no_envoy_route_changes() {
+    let lasting = |protocol: &str| {
+        let to = |name: &str| json!({"name": format!("{protocol}{name}"), "port": 80});
+        let rule = json!({
+            "matches": [{"path": {"value": "/a/one"}}], "sessionPersistence": {"sessionName": "s", "type": "Cookie"},
+            "backendRefs": [to("s"), to("t")],
+        });
+        child("one", json!([rule]))
+    };
+    let with_http2 = ["h2-s", "h2-t"].map(|name| {
+        let mut service = service(name);
+        service["spec"]["ports"][0]["appProtocol"] = json!("kubernetes.io/h2c");
+        service
+    });
+    let [root, _, two, freezing] = tree();
+    let services = with_http2.into_iter().chain([service("t")]);
+    let mut both = Both::new(services.chain([root, lasting(""), two, freezing]));
+    let kept = both.kept.clone();
+    assert_eq!(kept.len(), 1, "{:?}", both.candidate(&the_root()));
+    let said: Vec<_> = both.strict.said.keys().map(|(fragment, _)| *fragment).collect();
+    let is_new = |sent: &Sent| !said.contains(&(sent.fragment.kind, sent.fragment.hash));
+    let refuses = |word: Word| move |sent: &Sent| if is_new(sent) { word.clone() } else { Word::Accepted };
+    both.put([lasting("h2-")], refuses(Word::Unknown));
+    assert!(both.kept == kept && both.candidate(&the_root()) == (Vec::new(), true));
+    both.settle(refuses(Word::Refused("so it is".into())));
+    assert!(both.kept == kept && both.candidate(&the_root()).0.len() == 1, "{:?}", both.candidate(&the_root()));
+    both.put([lasting("")], refuses(Word::Refused("so it is".into())));
+    assert_eq!(both.candidate(&the_root()), (Vec::new(), false));
+    both.put([lasting("h2-")], accepting);
     assert!(both.kept != kept && both.candidate(&the_root()) == (Vec::new(), false));
 }
 
