@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::graph::{NodeList, ReadList};
+use crate::edge::{NodeList, ReadList};
 use crate::node::{NodeId, Place};
 
 /// What a computation has read, demanded and emitted so far.

@@ -8,6 +8,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::chunks::Chunks;
+use crate::edge::{Edge, Edges, MISSED, Read, nodes};
 use crate::misses::{MOST, Miss, Misses};
 use crate::node::{NodeId, Place, Row};
 use crate::queue::Queue;
@@ -24,48 +25,6 @@ const ROOT: u8 = 8;
 const TROUBLED: u8 = 16;
 /// An input row that was written since the last settling.
 const WRITTEN: u8 = 32;
-
-/// One end of a read. In `reads` it names the node read and the position of the other end in that node's `readers`;
-/// in `readers` the reverse. A read of what is not there has no other end: its place stands for a node, and the hash for a
-/// position.
-#[derive(Clone, Copy)]
-struct Edge {
-    node: NodeId,
-    pos: u32,
-}
-
-/// Set in the place of an [`Edge`] that has no other end. No node has such a number.
-const MISSED: u32 = 1 << 31;
-
-impl Edge {
-    fn missed(Miss { place, hash }: Miss) -> Self {
-        Self { node: NodeId(MISSED | u32::from(place)), pos: hash }
-    }
-
-    fn read(self) -> Read {
-        match Place::try_from(self.node.0 & !MISSED) {
-            Ok(place) if self.node.0 & MISSED != 0 => Read::Miss(Miss { place, hash: self.pos }),
-            _ => Read::Node(self.node),
-        }
-    }
-}
-
-type Edges = SmallVec<[Edge; 2]>;
-
-/// What a row has read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// A row or a group.
-    Node(NodeId),
-    /// One that is not there.
-    Miss(Miss),
-}
-
-/// Nodes as a computation lists them.
-pub(crate) type NodeList = SmallVec<[NodeId; 12]>;
-
-/// What a computation has read, in its order.
-pub(crate) type ReadList = SmallVec<[Read; 12]>;
 
 /// What a derived row produces besides its value. Few rows do, so it is kept apart.
 #[derive(Default)]
@@ -112,20 +71,6 @@ pub(crate) struct Graph {
     suspects: Vec<NodeId>,
     stamp: u32,
     batch: u32,
-}
-
-impl Read {
-    fn node(self) -> Option<NodeId> {
-        if let Self::Node(node) = self { Some(node) } else { None }
-    }
-
-    fn miss(&self) -> Option<Miss> {
-        if let Self::Miss(miss) = self { Some(*miss) } else { None }
-    }
-}
-
-fn nodes(reads: &[Read]) -> impl Iterator<Item = NodeId> {
-    reads.iter().filter_map(|read| read.node())
 }
 
 fn index(i: usize) -> u32 {

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::core::{Core, Store, Turn};
-use crate::graph::Read;
+use crate::edge::Read;
 use crate::misses::Miss;
 use crate::node::{NodeId, Place, Row};
 use crate::pages::{Content, View};

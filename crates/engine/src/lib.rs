@@ -188,6 +188,7 @@
 mod builder;
 mod chunks;
 mod core;
+mod edge;
 mod engine;
 mod fault;
 mod frame;

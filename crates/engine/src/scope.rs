@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::core::{Core, Moment};
+use crate::edge::Read;
 use crate::fault::{self, Ended, Fault};
 use crate::frame::Frame;
-use crate::graph::Read;
 use crate::node::{NodeId, Place};
 use crate::pages::View;
 use crate::table::{Derived, Group, Lookup, Table};

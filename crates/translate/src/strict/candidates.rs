@@ -10,7 +10,6 @@ use std::{
 };
 
 use api::Kind as ObjectKind;
-use envoy::judged::Kind;
 use ir::{NsName, RootId};
 
 use super::{
@@ -18,10 +17,11 @@ use super::{
     parts::{Parts, sent},
     roots::Roots,
     waiters::{Item, RowKey, Waiters},
+    wide::of_scope,
 };
 use crate::{
     Translator,
-    inspect::{Sent, sent::of_message},
+    inspect::Sent,
     tables::{
         backend::ClusterId,
         host::CandidateOffer,
@@ -210,11 +210,7 @@ fn look_at(gateway: &NsName, item: &Item, translator: &Translator, asking: &mut 
     let owner = Owner::from(gateway.clone().id(ObjectKind::Gateway));
     let mut looked = Looked::default();
     for scope in scopes.iter().flat_map(|scopes| scopes.iter()) {
-        let names = scope.parts.iter().filter_map(|part| match part {
-            PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
-            PartId::Entry(_) | PartId::Chain(..) => None,
-        });
-        looked.ask(of_message(Kind::RouteConfiguration, &scope.head, &owner, names.collect()), item, asking);
+        looked.ask(of_scope(scope, &owner), item, asking);
         for part in &scope.parts {
             looked.need(part, &gateway.namespace, item, translator, asking);
         }

@@ -24,7 +24,7 @@ use crate::{
         gateway::GatewayRow,
         input::{ClearedListener, ClearedWide, Config, ObjectKey, RefusedListener, RefusedPart, RefusedWide},
         policy::Target,
-        strict::{OfferedListener, OfferedWide, Owner, PartId, Wide},
+        strict::{OfferedListener, OfferedWide, Owner, PartId, Wide, WideScope},
     },
 };
 
@@ -361,6 +361,15 @@ fn sinks(listener: &Listener) -> impl Iterator<Item = PartId> {
     sinks.map(|sink| PartId::Cluster(ClusterId::from(sink)))
 }
 
+/// What is said in slots for a scope, as it is judged.
+pub(super) fn of_scope(scope: &WideScope, owner: &Owner) -> Sent {
+    let names = scope.parts.iter().filter_map(|part| match part {
+        PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
+        PartId::Entry(_) | PartId::Chain(..) => None,
+    });
+    of_message(Kind::RouteConfiguration, &scope.head, owner, names.collect())
+}
+
 /// What becomes of a place.
 fn judge(
     place: &Place,
@@ -389,11 +398,7 @@ fn judge(
             outcome.loose = loose(translator, listener, &wide);
             for scope in &wide.scopes {
                 let wait = wait(outcome.loose.contains(&scope.target));
-                let names = scope.parts.iter().filter_map(|part| match part {
-                    PartId::Cluster(cluster) => Some(Arc::from(cluster.name())),
-                    PartId::Entry(_) | PartId::Chain(..) => None,
-                });
-                let head = of_message(Kind::RouteConfiguration, &scope.head, &owner, names.collect());
+                let head = of_scope(scope, &owner);
                 let verdict = asking.about(item, &head, wait);
                 let words = outcome.take(head, verdict);
                 // Without what it asks and refers to, what it says would not hold: requests would pass.
