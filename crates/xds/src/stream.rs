@@ -6,6 +6,8 @@
 //! * A response is rejected if and only if the request with its nonce carries an error.
 //! * A rejected version is not sent again. The next different version is; and once that is accepted, or what was rejected is gone,
 //!   so are those that were rejected in the same response, without it.
+//! * Route configurations that were rejected together are sent once more, one by one: each is rejected for itself alone, and it
+//!   becomes known which of them the client uses.
 //! * One response of a type is on its way at a time. Its content is decided when it is sent, so a slow client skips
 //!   versions.
 //! * No wait is without a bound.
@@ -209,6 +211,9 @@ impl Stream {
                     return response;
                 }
             }
+            if self.next_alone() {
+                continue;
+            }
             let trial = self.compose_trial(now);
             if trial.is_some() || !self.advance(now) {
                 return trial;
@@ -390,10 +395,12 @@ impl Stream {
                     recovered.push(name.clone());
                     responses.insert(response);
                 }
+                state.alone.remove(name);
                 self.kept.remove(&(kind, name.clone()));
             }
             // Others may have been rejected for nothing but the company.
             let others = state.rejected.iter().filter(|(_, (_, response))| responses.contains(response));
+            let others = others.filter(|(name, _)| !state.alone.contains(*name));
             state.forced.extend(others.map(|(name, _)| name.clone()));
         }
         if kind == ResourceType::RouteConfiguration {
@@ -414,6 +421,26 @@ impl Stream {
         }
     }
 
+    /// Makes the next of what was rejected together due, alone. Asked for when nothing else is due.
+    fn next_alone(&mut self) -> bool {
+        let state = &mut self.types[ResourceType::RouteConfiguration.index()];
+        if state.alone.is_empty() || self.rollout.phase != Phase::Idle {
+            return false;
+        }
+        state.blocked = state.awaits_answer();
+        if state.blocked {
+            return false;
+        }
+        while let Some(name) = state.alone.pop_first() {
+            // What is newer came, or comes by itself.
+            if state.has_rejected_last(&name) {
+                state.forced.insert(name);
+                return true;
+            }
+        }
+        false
+    }
+
     /// The client rejected one and keeps what it had.
     fn rejected(&mut self, kind: ResourceType, flight: InFlight, message: String) {
         let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
@@ -421,6 +448,13 @@ impl Stream {
         // The client may have lost interest in some meanwhile.
         let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
         state.rejected.extend(of_interest().map(|(name, version)| (name.clone(), (*version, flight.nonce))));
+        match &flight.versions[..] {
+            [(name, _)] => _ = state.alone.remove(name),
+            _ if kind == ResourceType::RouteConfiguration => {
+                state.alone.extend(of_interest().map(|(name, _)| name.clone()));
+            }
+            _ => {}
+        }
         if self.protocol == Protocol::Delta && !flight.versions.is_empty() {
             // A client may refuse such a response as a whole and then still has what was to go. That is sent once
             // more, without what it refused.
@@ -466,6 +500,7 @@ impl Stream {
     fn forget(&mut self, kind: ResourceType, name: &Arc<str>) {
         let state = &mut self.types[kind.index()];
         state.forced.remove(name);
+        state.alone.remove(name);
         state.unknown.remove(name);
         if kind == ResourceType::RouteConfiguration {
             self.acknowledged.remove(name);

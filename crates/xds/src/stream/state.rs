@@ -37,6 +37,9 @@ pub(super) struct TypeState {
     pub(super) in_flight: VecDeque<InFlight>,
     /// The versions that the client rejected last, with the nonce of the response: what has one in common was rejected together.
     pub(super) rejected: BTreeMap<Arc<str>, (Version, u64)>,
+    /// Those of `rejected` that were rejected together with others, and that shall be sent once more by themselves. Only of route
+    /// configurations: of others an Envoy takes what is sound of a response, or they are few.
+    pub(super) alone: BTreeSet<Arc<str>>,
     /// Subscribed names that nothing is known of, and that were reported.
     pub(super) unknown: BTreeSet<Arc<str>>,
     /// Something is due and waits for a response in flight.
@@ -106,6 +109,22 @@ impl TypeState {
     /// Whether a response in flight keeps the next one back.
     pub(super) fn awaits_answer(&self) -> bool {
         self.in_flight.iter().any(|flight| !flight.overdue)
+    }
+
+    /// Whether the client rejected what it was sent last of a name, and nothing else of it is on its way.
+    pub(super) fn has_rejected_last(&self, name: &str) -> bool {
+        let sent = self.sent.get(name).map(Resource::content_version);
+        sent.is_some() && self.rejected.get(name).map(|(version, _)| *version) == sent && !self.is_on_its_way(name)
+    }
+
+    /// Whether a response with a version of this name was not answered yet.
+    pub(super) fn is_on_its_way(&self, name: &str) -> bool {
+        self.in_flight.iter().flat_map(|flight| &flight.versions).any(|(of, _)| **of == *name)
+    }
+
+    /// Whether it is open what the client says of a name by itself that it rejected together with others.
+    pub(super) fn is_alone_due(&self, name: &str) -> bool {
+        self.alone.contains(name) || self.rejected.contains_key(name) && (self.forced.contains(name) || self.is_on_its_way(name))
     }
 
     /// Whether a response is on its way that a gate which closed at `since` waits for: one that is not overdue, or

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its own script has failed")]
 
+mod alone;
 mod delta;
 mod extensions;
 mod model;
@@ -22,8 +23,10 @@ use prost::Message;
 use super::*;
 use crate::request::{DeltaRequest, SotwRequest};
 use crate::resource::Resource;
+use crate::trial::{Answer, Trial};
 
 const GATE: Duration = Duration::from_secs(3);
+const PROTOCOLS: [Protocol; 2] = [Protocol::Delta, Protocol::Sotw];
 
 fn kind(abbreviation: &str) -> ResourceType {
     match abbreviation {
@@ -44,6 +47,19 @@ fn abbreviation(kind: ResourceType) -> &'static str {
 /// A resource whose body says what it is.
 fn resource(kind: ResourceType, name: &str, version: u8) -> Resource {
     Resource::new(kind, name, [version; 16], Bytes::from(format!("{name}@{version}")))
+}
+
+/// Asks about a route configuration in this version, instead of version 2, a client that goes on with `before`.
+fn trial(name: &str, number: u64, before: Option<u8>, version: u8) -> Trial {
+    let resource = resource(ResourceType::RouteConfiguration, name, version);
+    let of = |version: u8| Version::from([version; 16]);
+    Trial { number, rejected: of(2), before: before.map(of), resource }
+}
+
+/// A request for these names of a type, as each variant of the protocol has it.
+fn request(protocol: Protocol, kind: &str, names: &[&str]) -> String {
+    let sign = if protocol == Protocol::Delta { "+" } else { "" };
+    names.iter().fold(kind.to_owned(), |request, name| format!("{request} {sign}{name}"))
 }
 
 /// `CDS a@1 b@1; RDS r@1`

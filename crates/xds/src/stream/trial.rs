@@ -86,21 +86,10 @@ impl Stream {
         let is_known = has.is_some() || ![name, WILDCARD].iter().any(|name| self.trials.brought.contains(*name));
         state.subscription.covers(name)
             && state.rejected.get(name).is_some_and(|(version, _)| *version == trial.rejected)
-            && self.rejected_last(name)
+            && (state.has_rejected_last(name) || state.is_alone_due(name))
             && latest.is_some_and(|latest| latest.content_version() == trial.rejected)
             && has == trial.before
             && is_known
-    }
-
-    /// Whether the client rejected what it was sent last of a name, and nothing else of it is on its way: what comes behind that
-    /// would be what it goes on with.
-    fn rejected_last(&self, name: &str) -> bool {
-        let state = &self.types[KIND.index()];
-        let sent = state.sent.get(name).map(Resource::content_version);
-        let is_of = |flight: &InFlight| flight.versions.iter().any(|(of, _)| **of == *name);
-        sent.is_some()
-            && state.rejected.get(name).map(|(version, _)| *version) == sent
-            && !state.in_flight.iter().any(is_of)
     }
 
     fn end_trial(&mut self, number: u64, answer: Answer) {
@@ -125,6 +114,8 @@ impl Stream {
     /// What is due of trials. Asked for when nothing else is due.
     pub(super) fn compose_trial(&mut self, now: Instant) -> Option<Response> {
         let (resource, number) = match &self.trials.asked {
+            // What was rejected together is not known to be rejected.
+            Some(trial) if self.types[KIND.index()].is_alone_due(trial.resource.name()) => return None,
             Some(trial) if !self.trials.is_sent => (trial.resource.clone(), Some(trial.number)),
             None if !self.trials.is_open => (self.owed()?, None),
             _ => return None,
@@ -163,7 +154,8 @@ impl Stream {
     /// What the client gets back.
     fn owed(&mut self) -> Option<Resource> {
         self.trials.owed.retain(|name| self.acknowledged.contains_key(name));
-        let name = self.trials.owed.iter().find(|name| self.rejected_last(name))?;
+        let state = &self.types[KIND.index()];
+        let name = self.trials.owed.iter().find(|name| state.has_rejected_last(name))?;
         self.acknowledged.get(name).cloned()
     }
 }

@@ -13,7 +13,6 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::trial::Trial;
 use world::{World, hash, is_bad, uses, world};
 
 /// What a trial has at its end, with its number.
@@ -256,15 +255,20 @@ impl Envoy {
         for (name, body) in &resources {
             // What was rejected may come again once something else came in between.
             self.rejected.retain(|(k, other)| *k != kind || other == body || other.split(' ').next() != Some(name));
+            // Routes that were rejected together are sent once more, one by one.
+            let is_apart = kind == RouteConfiguration && resources.len() > 1;
             if is_bad(body) {
-                let again = !self.rejected.insert((kind, body.clone()));
+                let rejected = (kind, body.clone());
+                let again = if is_apart { self.rejected.contains(&rejected) } else { !self.rejected.insert(rejected) };
                 assert!(!again || complete_set, "{body} was rejected and is sent again");
                 error = Some(format!("{body} is bad"));
                 if kind == Cluster {
                     self.rejected_clusters.insert(name.clone());
                 }
             } else if whole {
-                self.refused.insert((kind, name.clone()));
+                if kind != RouteConfiguration {
+                    self.refused.insert((kind, name.clone()));
+                }
                 if kind == Cluster {
                     self.rejected_clusters.insert(name.clone());
                 }
@@ -293,7 +297,9 @@ impl Envoy {
             self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
         }
         let names: BTreeSet<_> = resources.iter().map(|(name, _)| name).chain(&gone).cloned().collect();
-        if error.is_some() {
+        if error.is_some() && kind == RouteConfiguration {
+            // Each comes again by itself.
+        } else if error.is_some() {
             self.companies.push((kind, names));
         } else {
             // Once one of those that came together is taken or gone, the others come again.

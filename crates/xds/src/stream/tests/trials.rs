@@ -1,25 +1,9 @@
 //! Trials: versions of a route configuration that a client is asked about which rejected the one that it shall have.
 
 use super::*;
-use crate::trial::{Answer, Trial};
-
-const PROTOCOLS: [Protocol; 2] = [Protocol::Delta, Protocol::Sotw];
-
-/// Asks about `r` in this version, instead of version 2, a client that goes on with `before`.
-fn trial(number: u64, before: Option<u8>, version: u8) -> Trial {
-    let resource = resource(ResourceType::RouteConfiguration, "r", version);
-    let of = |version: u8| Version::from([version; 16]);
-    Trial { number, rejected: of(2), before: before.map(of), resource }
-}
 
 fn tried(number: u64, answer: Answer) -> Vec<Observation> {
     vec![Observation::Tried(number, answer)]
-}
-
-/// A request for these names of a type, as each variant of the protocol has it.
-fn request(protocol: Protocol, kind: &str, names: &[&str]) -> String {
-    let sign = if protocol == Protocol::Delta { "+" } else { "" };
-    names.iter().fold(kind.to_owned(), |request, name| format!("{request} {sign}{name}"))
 }
 
 /// A client that goes on with version 1 of `r`, has `s` and rejected version 2 of `r`.
@@ -41,17 +25,17 @@ fn rejecting(protocol: Protocol) -> Script {
 fn a_client_that_rejected_something_is_asked_and_gets_back_what_it_had() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
-        client.stream.on_trial(Some(trial(1, Some(1), 11)));
+        client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
         client.is_sent(&["RDS r@11"]);
         assert_eq!(client.learned(), [], "it has not answered");
         client.nack("RDS");
         assert_eq!(client.learned(), tried(1, Answer::Rejected("no".into())));
         client.is_sent(&[]);
-        client.stream.on_trial(Some(trial(2, Some(1), 12)));
+        client.stream.on_trial(Some(trial("r", 2, Some(1), 12)));
         client.accepts("RDS r@12");
         assert_eq!(client.learned(), tried(2, Answer::Taken));
         client.is_sent(&[]);
-        client.stream.on_trial(Some(trial(3, Some(1), 13)));
+        client.stream.on_trial(Some(trial("r", 3, Some(1), 13)));
         client.is_sent(&["RDS r@13"]);
         client.nack("RDS");
         client.learned();
@@ -70,7 +54,7 @@ fn a_client_that_rejected_something_is_asked_and_gets_back_what_it_had() {
 fn a_client_that_took_no_trial_gets_nothing_back() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
-        client.stream.on_trial(Some(trial(1, Some(1), 11)));
+        client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
         client.is_sent(&["RDS r@11"]);
         client.nack("RDS");
         client.stream.on_trial(None);
@@ -83,7 +67,7 @@ fn what_is_newer_ends_the_trials_and_is_sent_next() {
     for protocol in PROTOCOLS {
         for taken in [true, false] {
             let mut client = rejecting(protocol);
-            client.stream.on_trial(Some(trial(1, Some(1), 11)));
+            client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
             client.is_sent(&["RDS r@11"]);
             client.shall_have("CDS a@1; LDS l@1; RDS r@3 s@1");
             client.is_sent(&[]);
@@ -98,7 +82,7 @@ fn what_is_newer_ends_the_trials_and_is_sent_next() {
             // That was rejected too, so that it goes on with the trial, if it took it.
             client.is_sent(if taken { &["RDS r@1"] } else { &[] });
             client.learned();
-            client.stream.on_trial(Some(trial(2, Some(1), 12)));
+            client.stream.on_trial(Some(trial("r", 2, Some(1), 12)));
             client.is_sent(&[]);
             assert_eq!(client.learned(), tried(2, Answer::Ended), "it is about what nobody shall have any more");
         }
@@ -109,11 +93,11 @@ fn what_is_newer_ends_the_trials_and_is_sent_next() {
 fn what_changes_besides_goes_its_way_during_trials() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
-        client.stream.on_trial(Some(trial(1, Some(1), 11)));
+        client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
         client.accepts("RDS r@11");
         client.learned();
         client.shall_have("CDS a@2; LDS l@1; RDS r@2 s@2");
-        client.stream.on_trial(Some(trial(2, Some(1), 12)));
+        client.stream.on_trial(Some(trial("r", 2, Some(1), 12)));
         client.is_sent(&["CDS a@2", "RDS r@12"]);
         client.ack("CDS");
         client.nack("RDS");
@@ -129,7 +113,7 @@ fn what_changes_besides_goes_its_way_during_trials() {
 fn a_trial_that_is_not_answered_ends_within_the_bound_of_every_wait() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
-        client.stream.on_trial(Some(trial(1, Some(1), 11)));
+        client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
         client.is_sent(&["RDS r@11"]);
         assert_eq!(client.stream.deadline(), Some(client.now + GATE));
         client.wait(GATE);
@@ -160,7 +144,7 @@ fn what_it_goes_on_with_keeps_what_it_needs_through_trials() {
         client.is_sent(&["RDS r@2"]);
         client.nack("RDS");
         for (number, version) in [(1, 11), (2, 12)] {
-            client.stream.on_trial(Some(trial(number, Some(1), version)));
+            client.stream.on_trial(Some(trial("r", number, Some(1), version)));
             client.accepts(&format!("RDS r@{version}"));
         }
         client.stream.on_trial(None);
@@ -180,7 +164,7 @@ fn a_client_that_has_nothing_is_asked_and_one_of_which_nobody_knows_what_it_has_
         client.is_sent(&["RDS r@2"]);
         client.nack("RDS");
         client.learned();
-        client.stream.on_trial(Some(trial(1, None, 11)));
+        client.stream.on_trial(Some(trial("r", 1, None, 11)));
         if is_asked {
             client.accepts("RDS r@11");
         }
@@ -198,7 +182,7 @@ fn a_client_that_has_nothing_is_asked_and_one_of_which_nobody_knows_what_it_has_
         client.stream.on_sotw(first).unwrap();
         client.is_sent(&["RDS r@2"]);
         client.nack("RDS");
-        client.stream.on_trial(Some(trial(1, None, 11)));
+        client.stream.on_trial(Some(trial("r", 1, None, 11)));
         client.is_sent(if is_new { &["RDS r@11"] } else { &[] });
     }
 }
@@ -211,7 +195,7 @@ fn of_a_client_that_brings_what_it_shall_have_it_is_known_what_it_has() {
     client.shall_have("RDS r@2");
     client.is_sent(&["RDS r@2"]);
     client.nack("RDS");
-    client.stream.on_trial(Some(trial(1, Some(1), 11)));
+    client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
     client.accepts("RDS r@11");
     client.stream.on_trial(None);
     client.accepts("RDS r@1");
