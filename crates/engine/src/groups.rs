@@ -90,6 +90,18 @@ impl<G: Group> Data<G> {
     }
 }
 
+/// Operations by their groups, and there by sort key. The later of two of one emitter on one key counts, so they stay in order.
+fn in_order<G: Group>(ops: Vec<Op<G>>) -> impl Iterator<Item = Op<G>> {
+    // Most groups get a single one in a batch, so that sort keys, which are text, are seldom compared.
+    let mut order: Vec<(Row, usize)> = ops.iter().enumerate().map(|(at, op)| (op.row, at)).collect();
+    order.sort_unstable();
+    for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
+        sort_by(same, |a, b| ops[a.1].sort.cmp(&ops[b.1].sort));
+    }
+    let mut ops: Vec<_> = ops.into_iter().map(Some).collect();
+    order.into_iter().filter_map(move |(_, at)| ops[at].take())
+}
+
 /// All groups of one type.
 pub(crate) struct GroupStore<G: Group> {
     place: Place,
@@ -223,10 +235,8 @@ impl<G: Group> Store for GroupStore<G> {
 
     fn open(&self, core: &Core, depth: u32) {
         let data = &mut *self.data.borrow_mut();
-        let Some((_, mut ops)) = data.ops.pop_if(|(least, _)| *least == depth) else { return };
-        // Stable: the later of two operations of one emitter on one key counts.
-        sort_by(&mut ops, |a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
-        let mut ops = ops.into_iter().peekable();
+        let Some((_, ops)) = data.ops.pop_if(|(least, _)| *least == depth) else { return };
+        let mut ops = in_order(ops).peekable();
         while let Some(Op { row, sort, emitter, entry }) = ops.next() {
             let further = std::iter::from_fn(|| ops.next_if(|op| op.row == row && op.sort == sort));
             let all = std::iter::once((emitter, entry)).chain(further.map(|op| (op.emitter, op.entry)));

@@ -186,6 +186,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod changes;
 mod chunks;
 mod core;
 mod edge;

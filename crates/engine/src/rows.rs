@@ -128,4 +128,9 @@ impl<K: Key, P> Rows<K, P> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K, P>> {
         self.slots.iter().filter_map(Option::as_ref)
     }
+
+    /// The same with the number of each.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (Row, &Slot<K, P>)> {
+        (0..).zip(self.slots.iter()).filter_map(|(row, slot)| Some((row, slot.as_ref()?)))
+    }
 }

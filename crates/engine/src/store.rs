@@ -6,9 +6,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-
+use crate::changes::{Changes, Held};
 use crate::core::{Core, Store, Turn};
 use crate::fault::Fault;
 use crate::frame::Frame;
@@ -34,17 +32,14 @@ pub(crate) enum Source<T: Table> {
 /// Called for an input row that has come into existence (true) or ceased to exist (false).
 pub(crate) type Hook<K> = Box<dyn Fn(&Core, &K, bool) + Send>;
 
-/// What rows held at an earlier time.
-type Before<T> = HashMap<<T as Table>::Key, Option<Arc<<T as Table>::Value>>, RandomState>;
-
 struct Data<T: Table> {
-    rows: Rows<T::Key, Option<Arc<T::Value>>>,
+    rows: Rows<T::Key, Held<T>>,
     /// Input rows written since the last settling, with what they held then.
-    written: Vec<(Row, Option<Arc<T::Value>>)>,
+    written: Vec<(Row, Held<T>)>,
     /// The value of all rows that have one, if it tells nothing but that.
     nothing: Option<Arc<T::Value>>,
-    /// What rows held at the last `take_changes`, for rows that have changed since. None: not tracked.
-    changes: Option<Before<T>>,
+    /// None: not tracked.
+    changes: Option<Changes<T>>,
     computed_total: u64,
     counts: Counts,
 }
@@ -57,7 +52,7 @@ fn shared<V>(nothing: &mut Option<Arc<V>>, value: V) -> Arc<V> {
 impl<T: Table> Data<T> {
     fn note_change(&mut self, row: Row, old: Option<&Arc<T::Value>>) {
         if let Some(changes) = &mut self.changes {
-            changes.entry_ref(&self.rows.slot(row).key).or_insert_with(|| old.cloned());
+            changes.note(row, &self.rows.slot(row).key, old);
         }
     }
 }
@@ -210,41 +205,21 @@ impl<T: Table> TableStore<T> {
         true
     }
 
-    /// Keys whose value differs from what it was at the last take, in order. One of a row that is poisoned waits until it
-    /// is not.
+    /// See [`Changes::take`].
     pub(crate) fn take_changes(&self, core: &Core) -> Vec<T::Key> {
         let data = &mut *self.data.borrow_mut();
         let changes = data.changes.as_mut().unwrap_or_else(|| {
             panic!("the changes of table `{}` are not tracked: say `.track::<..>()` where it is registered", T::NAME)
         });
-        // Most tables change in few batches.
-        if changes.is_empty() {
-            return Vec::new();
-        }
-        // A new map, so that one burst does not hold its memory for ever.
-        let mut taken = std::mem::take(changes);
-        let faults = core.faults();
-        let is_poisoned =
-            |key: &T::Key, _: &mut _| data.rows.get(key).is_some_and(|slot| faults.poison(slot.node).is_some());
-        changes.extend(taken.extract_if(is_poisoned));
-        let differs = |key: &T::Key, old: &Option<Arc<T::Value>>| {
-            let now = data.rows.get(key).and_then(|slot| slot.payload.as_ref());
-            now.map(|now| &**now) != old.as_deref()
-        };
-        let mut keys: Vec<_> = taken.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
-        sort_by(&mut keys, Ord::cmp);
-        keys
+        changes.take(&data.rows, &core.faults())
     }
 
     /// Has the next `take_changes` compare with what another store of this table was told of last.
     pub(crate) fn resume(&self, before: &Self) {
         let before = &*before.data.borrow();
-        let Some(noted) = &before.changes else { return };
-        let now = before.rows.iter().filter(|slot| !noted.contains_key(&slot.key));
-        let now = now.filter_map(|slot| Some((slot.key.clone(), Some(slot.payload.clone()?))));
-        let told: Before<T> = noted.iter().map(|(key, old)| (key.clone(), old.clone())).chain(now).collect();
-        if let Some(changes) = &mut self.data.borrow_mut().changes {
-            changes.extend(told);
+        let data = &mut *self.data.borrow_mut();
+        if let Some((changes, noted)) = data.changes.as_mut().zip(before.changes.as_ref()) {
+            changes.resume(&data.rows, noted, &before.rows);
         }
     }
 
@@ -384,7 +359,10 @@ impl<T: Table> Store for TableStore<T> {
         if let Some(old) = data.rows.slot_mut(row).payload.take() {
             data.note_change(row, Some(&old));
         }
-        data.rows.remove(row);
+        let slot = data.rows.remove(row);
+        if let Some(changes) = &mut data.changes {
+            changes.lose(row, slot.key);
+        }
     }
 
     fn compare_keys(&self, a: Row, b: Row) -> Ordering {

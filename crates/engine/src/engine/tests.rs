@@ -189,6 +189,14 @@ fn changes_are_what_differs_since_they_were_last_taken() {
     engine.set::<Number>(3, None);
     engine.settle();
     assert!(engine.take_changes::<Shown>().is_empty(), "3 appeared and vanished");
+
+    // The place of one that goes is another one's.
+    for (key, value) in [(1, None), (7, Some(10)), (1, Some(10)), (5, None), (9, Some(10))] {
+        engine.set::<Number>(key, value);
+        engine.settle();
+    }
+    assert_eq!(engine.take_changes::<Shown>(), [5, 7, 9], "1 went and came back");
+    assert_eq!(engine.take_changes::<Number>(), [3, 5, 7, 9]);
 }
 
 #[test]
