@@ -30,6 +30,9 @@ chaos: ## Kill processes at random steps of what they store and read, for CHAOS_
 e2e: ## Install into a Kubernetes on this machine, as root, and replace what serves under load.
 	@e2e/e2e.sh
 
+upgrade: ## Upgrade under load, as root, from PREVIOUS: the checkout of an earlier commit, built there.
+	@e2e/upgrade.sh
+
 conformance: ## Run Gateway API's conformance suite in a Kubernetes on this machine, as root; the first time it is built.
 	@e2e/conformance.sh
 
@@ -68,4 +71,4 @@ docs: ## Build the API documentation.
 doctest: ## Run the examples of the API documentation.
 	cargo test --quiet --workspace --doc
 
-.PHONY: run test fuzz chaos e2e conformance bench envoy kubernetes ratelimit oidc fmt lint docs doctest
+.PHONY: run test fuzz chaos e2e upgrade conformance bench envoy kubernetes ratelimit oidc fmt lint docs doctest

@@ -9,18 +9,14 @@
 #   LOG             where the suite's output goes (target/conformance.log)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. e2e/steps.sh
 class=${GATEWAY_CLASS:-portcullis}
 log=${LOG:-target/conformance.log}
 bin=.tools/kubernetes/bin
 every=GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP
 mkdir -p target "$(dirname "$log")"
 
-if ! e2e/cluster.sh status >/dev/null 2>&1; then
-    e2e/bootstrap.sh
-    e2e/cluster.sh up
-    trap 'KEEP_LOGS=target/cluster e2e/cluster.sh down' EXIT
-fi
-eval "$(e2e/cluster.sh env)"
+in_a_cluster
 if [ "${INSTALL:-}" != no ]; then
     # Tests have more Gateways at once than the one node has CPUs to promise.
     e2e/install.sh --set gatewayClass.parametersRef.group=gateway.kgateway.dev \

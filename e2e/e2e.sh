@@ -5,55 +5,13 @@
 # one that is built for it with debug assertions. INSTALL=no takes what is installed, and removes it too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-load=.tools/kubernetes/bin/labctl
+. e2e/steps.sh
 
-if ! e2e/cluster.sh status >/dev/null 2>&1; then
-    e2e/bootstrap.sh
-    e2e/cluster.sh up
-    trap 'KEEP_LOGS=target/cluster e2e/cluster.sh down' EXIT
-fi
-eval "$(e2e/cluster.sh env)"
+in_a_cluster
 [ "${INSTALL:-}" = no ] || e2e/install.sh >/dev/null
 
-say() { echo "== $*"; }
-
-load_host=shop.example.com
-# under_load NAME COMMAND...: runs it while requests for that host are sent, all of which must be answered.
-under_load() {
-    local name=$1 pid
-    shift
-    "$load" load "http://$address/" "$load_host" &
-    pid=$!
-    "$@" >/dev/null
-    # What was replaced ends only after it was left out.
-    sleep 5
-    kill "$pid"
-    wait "$pid" || { echo "$name cost requests" >&2; exit 1; }
-}
-
 say "a Gateway, its route and a backend"
-kubectl create namespace shop >/dev/null
-kubectl -n shop apply -f e2e/cluster/echo.yaml -f - >/dev/null <<X
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: edge}
-spec:
-  gatewayClassName: portcullis
-  listeners: [{name: http, port: 80, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: shop}
-spec:
-  parentRefs: [{name: edge}]
-  hostnames: [shop.example.com]
-  rules:
-  - backendRefs: [{name: echo, port: 80}]
-X
-kubectl -n shop rollout status deployment/echo --timeout=60s >/dev/null
-kubectl -n shop wait --for=condition=Programmed gateway/edge --timeout=60s >/dev/null
-address=$(kubectl -n shop get gateway edge -o jsonpath='{.status.addresses[0].value}')
-curl --silent --fail --retry 10 --retry-all-errors --retry-delay 1 -H 'Host: shop.example.com' "http://$address/" >/dev/null
+serve
 [ "$(curl --silent -o /dev/null -w '%{http_code}' "http://$address/")" = 404 ]
 
 say "the controller asked by a port forwarded to its pod"
@@ -78,7 +36,6 @@ told=$("$program" status --from controller -n shop httproute/broken) || [ $? = 1
 grep -q BackendNotFound <<<"$told"
 kubectl -n shop delete httproute broken >/dev/null
 
-replace() { kubectl -n "$1" rollout restart "deployment/$2" && kubectl -n "$1" rollout status "deployment/$2" --timeout=120s; }
 gone() { kubectl -n shop wait --for=delete pod -l gateway.networking.k8s.io/gateway-name=edge,pod-template-hash="$1" --timeout=120s; }
 old=$(kubectl -n shop get pods -l gateway.networking.k8s.io/gateway-name=edge -o jsonpath='{.items[0].metadata.labels.pod-template-hash}')
 proxies() { replace shop edge-portcullis && gone "$old"; }

@@ -2,49 +2,6 @@
 # restart of everything that serves it, and of Kubernetes, Envoy's word replaces what that check would have found, and an object on
 # which the translation fails is set aside. Sourced by e2e.sh, whose Gateway `edge` it uses.
 
-# told KIND NAME TYPE STATUS: waits for a condition of an object; of a route, of its first parent.
-told() {
-    local where=.status
-    [ "$1" = gateway ] || where='.status.parents[0]'
-    kubectl -n shop wait "$1/$2" --timeout=60s --for=jsonpath="{$where.conditions[?(@.type==\"$3\")].status}"="$4" >/dev/null
-}
-# answers PATH STATUS: waits until that is what requests for the tree get.
-answers() {
-    local got
-    for _ in $(seq 300); do
-        got=$(curl --silent -o /dev/null -w '%{http_code}' -H 'Host: tree.example.com' "http://$address$1" || true)
-        [ "$got" != "$2" ] || return 0
-        sleep 0.2
-    done
-    echo "$1 answers $got, not $2" >&2
-    exit 1
-}
-# child SERVICE [PATH]: the child of the tree, with another path if one is given.
-child() {
-    local more=
-    [ -z "${2:-}" ] || more=", {path: {type: Exact, value: $2}}"
-    kubectl -n shop apply -f - >/dev/null <<X
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: child}
-spec:
-  parentRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: tree}]
-  rules:
-  - matches: [{path: {value: /}}$more]
-    backendRefs: [{name: $1, port: 80}]
-X
-}
-# keep: the tree is to keep its last good version.
-keep() {
-    kubectl -n shop apply -f - >/dev/null <<X
-apiVersion: gateway.portcullis.dev/v1alpha1
-kind: DelegationPolicy
-metadata: {name: keep}
-spec:
-  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: tree}]
-  failureMode: FreezeConfig
-X
-}
 # says VALUE: a policy adds a header to requests for /said of the tree.
 says() {
     kubectl -n shop apply -f - >/dev/null <<X
@@ -56,28 +13,10 @@ spec:
   headerModifiers: {request: {set: [{name: x-said, value: '$1'}]}}
 X
 }
-# installed FLAGS...: Portcullis with other values, which takes new controllers.
-installed() {
-    helm upgrade portcullis charts/portcullis --namespace portcullis-system --reuse-values --wait "$@" &&
-        kubectl -n portcullis-system rollout status deployment/portcullis --timeout=120s
-}
 
 [ -n "${FAULTY_BIN:-}" ] || { cargo build --quiet --bin portcullis && FAULTY_BIN=${CARGO_TARGET_DIR:-target}/debug/portcullis; }
 e2e/cluster.sh image portcullis:faulty "$FAULTY_BIN"
-kubectl -n shop apply -f - >/dev/null <<X
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: tree}
-spec:
-  parentRefs: [{name: edge}]
-  hostnames: [tree.example.com]
-  rules:
-  - name: said
-    matches: [{path: {type: Exact, value: /said}}]
-    backendRefs: [{name: echo, port: 80}]
-  - matches: [{path: {value: /}}]
-    backendRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: child}]
-X
+tree
 keep
 child echo
 answers / 200
