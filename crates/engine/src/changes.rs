@@ -78,12 +78,7 @@ impl<T: Table> Changes<T> {
     }
 
     /// Has the next take compare with what the last one of `before` told, where these are the rows of that and of this.
-    pub(crate) fn resume(
-        &mut self,
-        rows: &Rows<T::Key, Held<T>>,
-        before: &Self,
-        rows_before: &Rows<T::Key, Held<T>>,
-    ) {
+    pub(crate) fn resume(&mut self, rows: &Rows<T::Key, Held<T>>, before: &Self, rows_before: &Rows<T::Key, Held<T>>) {
         let mut tell = |key: &T::Key, old: Held<T>| match rows.find(key) {
             Some(row) => _ = self.rows.insert(row, old),
             None => _ = self.gone.insert(key.clone(), old),

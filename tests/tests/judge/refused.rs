@@ -365,6 +365,10 @@ async fn without_a_judge_the_proxy_itself_says_what_it_refuses_and_that_alone_is
     counts(&portcullis, HELD, 1.0).await?;
     world.answers("/bad", 500, "", &portcullis).await?;
     world.answers("/sound", 200, "2", &portcullis).await?;
+    // The proxy is back, and what it has is known.
+    let (name, other) = route("other", &[("/other", "2")]);
+    portcullis.write(&name, &other)?;
+    world.answers("/other", 200, "2", &portcullis).await?;
     portcullis.was_never_refused().await?;
     let (name, broken) = mixed("3", ANOTHER);
     portcullis.write(&name, &broken)?;
@@ -400,5 +404,39 @@ async fn without_a_judge_a_proxy_that_has_nothing_yet_is_served_all_else() -> Re
         counts(&portcullis, series, value).await?;
     }
     portcullis.check()?;
+    proxy.check_alive()
+}
+
+/// A policy of one listener that Envoy alone refuses, whatever its routes are.
+const OF_LISTENER: &str = "---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {name: listener, namespace: infra}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gateway, sectionName: http}]
+  headerModifiers: {request: {set: [{name: x-more, value: 'test.portcullis.dev/unchecked %NO_SUCH_COMMAND%'}]}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_at_another_listener_go_on_changing_whatever_is_refused_beside_them() -> Result<()> {
+    let (world, another) = World::new(&[route("r", &[("/a", "1")])]).await?.with_another_listener()?;
+    let portcullis = Portcullis::start(&world.files).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/a", 200, "1", &portcullis).await?;
+    world.answers_at(&another, "/a", (200, "1"), &portcullis).await?;
+    let load = Load::start(&another, "/a");
+    for said in ["2", "3"] {
+        let (name, content) = route("r", &[("/a", said)]);
+        // Both listeners have other routes now, in one response, and one of them is refused.
+        portcullis.write(&name, &format!("{content}{OF_LISTENER}"))?;
+        world.answers_at(&another, "/a", (200, said), &portcullis).await?;
+    }
+    let refused = portcullis.metric(NACKS).await?.unwrap_or_default();
+    ensure!(refused > 0.0, "nothing was refused");
+    let (name, content) = route("r", &[("/a", "4")]);
+    portcullis.write(&name, &content)?;
+    world.answers("/a", 200, "4", &portcullis).await?;
+    world.answers_at(&another, "/a", (200, "4"), &portcullis).await?;
+    load.finish().await.with_context(|| portcullis.log_tail())?;
     proxy.check_alive()
 }

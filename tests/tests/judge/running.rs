@@ -61,20 +61,39 @@ impl World {
         service(name, &self.echo)
     }
 
+    /// The same with one more listener of the Gateway, which has all routes too; and where that is.
+    pub(crate) fn with_another_listener(mut self) -> Result<(Self, Target)> {
+        let port = ports::free_port()?;
+        let (_, base) = &mut self.files[0];
+        *base =
+            base.replacen("listeners: [", &format!("listeners: [{{name: another, port: {port}, protocol: HTTP}}, "), 1);
+        Ok((self, Target::local(port)))
+    }
+
     pub(crate) fn target(&self) -> Target {
         Target::local(self.port)
     }
 
     /// What comes of a request: its status, and what the backend was told.
-    async fn get(&self, path: &str) -> Result<(u16, String)> {
-        let response = client::send(&self.target(), &Request::get("example.com", path)).await?;
+    async fn get(&self, target: &Target, path: &str) -> Result<(u16, String)> {
+        let response = client::send(target, &Request::get("example.com", path)).await?;
         let said = self.echo.latest(|seen| seen.path == path).and_then(|seen| seen.header("x-said"));
         Ok((response.status, said.unwrap_or_default()))
     }
 
     pub(crate) async fn answers(&self, path: &str, status: u16, said: &str, portcullis: &Portcullis) -> Result<()> {
+        self.answers_at(&self.target(), path, (status, said), portcullis).await
+    }
+
+    pub(crate) async fn answers_at(
+        &self,
+        target: &Target,
+        path: &str,
+        (status, said): (u16, &str),
+        portcullis: &Portcullis,
+    ) -> Result<()> {
         let answers = eventually(TIMEOUT, async || {
-            let (now, told) = self.get(path).await?;
+            let (now, told) = self.get(target, path).await?;
             ensure!(now == status && (status != 200 || told == said), "{path}: {now} {told}, not {status} {said}");
             Ok(())
         });
@@ -185,8 +204,8 @@ async fn a_change_is_never_half_served_and_others_do_not_wait_for_it() -> Result
     portcullis.write(&name, &content)?;
     let has_waited = AtomicBool::new(false);
     let arrived = eventually(TIMEOUT, async || {
-        let first = world.get("/a").await?;
-        let second = world.get("/b").await?;
+        let first = world.get(&world.target(), "/a").await?;
+        let second = world.get(&world.target(), "/b").await?;
         ensure!(first.0 == 200 && second.0 == 200, "{first:?} {second:?}");
         if first.1 == "2" && second.1 == "1" {
             // No error of this loop: that would be tried again.
@@ -283,7 +302,7 @@ async fn where_it_holds_nothing_is_sent_that_was_not_judged() -> Result<()> {
     })
     .await
     .with_context(|| portcullis.log_tail())?;
-    ensure!(world.get("/a").await? == (200, "1".to_owned()));
+    ensure!(world.get(&world.target(), "/a").await? == (200, "1".to_owned()));
     agent.restart()?;
     world.answers("/a", 200, "2", &portcullis).await?;
     load.finish().await.with_context(|| portcullis.log_tail())?;

@@ -124,7 +124,8 @@ impl TypeState {
 
     /// Whether it is open what the client says of a name by itself that it rejected together with others.
     pub(super) fn is_alone_due(&self, name: &str) -> bool {
-        self.alone.contains(name) || self.rejected.contains_key(name) && (self.forced.contains(name) || self.is_on_its_way(name))
+        self.alone.contains(name)
+            || self.rejected.contains_key(name) && (self.forced.contains(name) || self.is_on_its_way(name))
     }
 
     /// Whether a response is on its way that a gate which closed at `since` waits for: one that is not overdue, or
