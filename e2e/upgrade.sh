@@ -19,13 +19,11 @@ breaks() { child gone && kept httproute tree; }
 mends() { child echo "$1" && told httproute tree portcullis.dev/Frozen False && answers "$1" 200; }
 # records: the formats of what is stored of trees, by their names.
 records() {
-    kubectl -n portcullis-system get secret -l portcullis.dev/record=edition -o json |
-        python3 -c 'import base64, gzip, json, sys
+    kubectl -n portcullis-system get secret -l portcullis.dev/record=edition -o json | python3 -c 'import base64, gzip, json, sys
 for secret in json.load(sys.stdin)["items"]:
-    for data in secret.get("data", {}).values():
-        record = base64.b64decode(data)
-        head = json.loads(gzip.decompress(record) if record[:2] == b"\x1f\x8b" else record)
-        print("format", head["format"], head["root"])'
+    for data in map(base64.b64decode, secret.get("data", {}).values()):
+        record = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        print("   ", secret["metadata"]["name"][:16], "of format", record["format"])'
 }
 
 say "an earlier build, which keeps a tree that is broken now"
