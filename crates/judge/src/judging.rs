@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    future::pending,
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -78,6 +79,18 @@ impl Judge {
     /// The Envoy that judges; none while it cannot be reached.
     pub fn build(&self) -> Option<Build> {
         self.way.build()
+    }
+
+    /// Waits until an Envoy judges that is another one than this. Without an end where there is none but the one of this process.
+    pub async fn another(&self, than: Option<&Build>) -> Build {
+        let Way::There(client) = &self.way else { return pending().await };
+        let mut builds = client.watch();
+        let is_another = |build: &Option<Build>| build.is_some() && build.as_ref() != than;
+        match builds.wait_for(is_another).await.map(|build| build.clone()) {
+            Ok(Some(build)) => build,
+            // The connection is kept as long as the client.
+            _ => pending().await,
+        }
     }
 
     /// What is known of a fragment; none if it has to be judged. Waits for nothing.

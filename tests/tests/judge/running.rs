@@ -269,6 +269,27 @@ async fn without_a_judge_what_changes_is_sent_after_a_while_and_judged_later() -
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_envoy_refused_is_served_when_another_one_judges_that_takes_it() -> Result<()> {
+    let world = World::new(&[route("r", &[("/a", "does-wrong"), ("/b", "1")])]).await?;
+    let envoy = Fake::new(MOODY)?;
+    let mut agent = Agent::start(&envoy.path)?;
+    let flags = ["--strict-socket".to_owned(), format!("unix:{}", agent.socket().display())];
+    let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
+    let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    world.answers("/a", 500, "", &portcullis).await?;
+    world.answers("/b", 200, "1", &portcullis).await?;
+    let load = Load::start(&world.target(), "/b");
+    agent.kill().await?;
+    let program = std::fs::read_to_string(&envoy.path)?;
+    std::fs::write(&envoy.path, program.replace("1.40.0", "1.40.1").replace("does-wrong", "does-else"))?;
+    agent.restart()?;
+    world.answers("/a", 200, "does-wrong", &portcullis).await?;
+    load.finish().await.with_context(|| portcullis.log_tail())?;
+    portcullis.check()?;
+    proxy.check().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn where_it_holds_nothing_is_sent_that_was_not_judged() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("socket");

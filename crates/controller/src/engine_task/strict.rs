@@ -84,9 +84,24 @@ impl Desk {
         }
     }
 
-    /// Has what is wanted judged, and tells the engine whenever a batch is done, until that ends.
+    /// Has what is wanted judged, and tells the engine whenever a batch is done, or another Envoy judges, until that ends.
     pub async fn serve(self: Arc<Self>, engine: EngineHandle) {
-        tokio::join!(self.serve_lane(Lane::Clean, &engine), self.serve_lane(Lane::Watched, &engine));
+        let lanes =
+            async { tokio::join!(self.serve_lane(Lane::Clean, &engine), self.serve_lane(Lane::Watched, &engine)) };
+        tokio::select! {
+            _ = lanes => {}
+            () = self.tell_of_others(&engine) => {}
+        }
+    }
+
+    async fn tell_of_others(&self, engine: &EngineHandle) {
+        let mut build = None;
+        loop {
+            build = Some(self.judge.another(build.as_ref()).await);
+            if engine.send(Event::Judged).await.is_err() {
+                return;
+            }
+        }
     }
 
     async fn serve_lane(&self, lane: Lane, engine: &EngineHandle) {
@@ -201,6 +216,8 @@ pub(super) struct Strict {
     passes: usize,
     /// Whether the last pass wrote nothing.
     rests: bool,
+    /// Who judged last.
+    build: Option<Build>,
     versions: Versions,
 }
 
@@ -213,6 +230,7 @@ impl Strict {
             loaded: None,
             passes: 0,
             rests: true,
+            build: None,
             versions: Versions::default(),
         }
     }
@@ -228,6 +246,9 @@ impl Strict {
         let turned = translator.set_judge_unavailable(desk.unavailable().clone());
         let build = desk.judge.build();
         let turned = turned | self.versions.tell(build.as_ref().map(Build::number), translator);
+        if build.is_some() && build != self.build && std::mem::replace(&mut self.build, build).is_some() {
+            self.gate.all_turned();
+        }
         for fragment in desk.lanes().take_turned() {
             self.gate.turned(&fragment);
         }

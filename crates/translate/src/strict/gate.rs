@@ -49,6 +49,8 @@ pub struct Gate {
     waived: Waived,
     /// Since when nobody can be asked, as far as is known.
     away: Option<Instant>,
+    /// Whether what was refused is to be asked about anew.
+    is_other: bool,
 }
 
 impl Gate {
@@ -63,6 +65,7 @@ impl Gate {
             waiters: Waiters::default(),
             waived: Waived::new(),
             away: None,
+            is_other: false,
         }
     }
 
@@ -71,11 +74,9 @@ impl Gate {
         self.waiters.wake_for(fragment);
     }
 
-    /// The word about any of them may be: another Envoy is asked.
+    /// Another Envoy is asked: it may take what was refused. What was taken is served, and asked about when it changes.
     pub fn all_turned(&mut self) {
-        self.roots.wake_all(&mut self.waiters);
-        self.candidates.wake_all(&mut self.waiters);
-        self.waiters.wake_all();
+        self.is_other = true;
     }
 
     /// Takes note of what settled, and writes what is known by `word`: about what changed since the last time, what was said to
@@ -85,11 +86,12 @@ impl Gate {
         if translator.engine().get::<Strict>(&()).is_none() {
             return false;
         }
-        let Self { bounds, roots, parts, gateways, candidates, waiters, waived, away } = self;
+        let Self { bounds, roots, parts, gateways, candidates, waiters, waived, away, is_other } = self;
         let is_away = translator.engine().get::<JudgeUnavailable>(&()).is_some();
         let fresh = Vec::new();
         let mut asking = Asking { now, bounds: *bounds, word, waived, fresh, is_away };
-        if away.is_some() != is_away {
+        let (turned, is_other) = (away.is_some() != is_away, std::mem::take(is_other));
+        if turned {
             // What is sent unjudged waits for nobody's return.
             if let Some(away) = away.filter(|_| bounds.then == WhenUnavailable::Hold) {
                 roots.resume(away, waiters, &asking);
@@ -97,12 +99,19 @@ impl Gate {
                 gateways.resume(away, waiters, &asking);
             }
             *away = is_away.then_some(now);
+        }
+        let mut wrote = is_other && roots.forget_refused(translator, waiters);
+        if is_other {
+            parts.ask_again(translator, waiters, &asking);
+            gateways.ask_again(translator, waiters, &asking);
+        }
+        if turned || is_other {
             roots.wake_all(waiters);
             candidates.wake_all(waiters);
             waiters.wake_all();
         }
         waiters.ring(now);
-        let mut wrote = parts.note(translator, waiters, &asking);
+        wrote |= parts.note(translator, waiters, &asking);
         wrote |= gateways.note(translator, waiters, &asking);
         wrote |= roots.note(translator, waiters, &asking);
         gateways.entangle(roots.fresh());
@@ -168,16 +177,7 @@ impl Gate {
         wrote |= commit(roots, gateways, parts, translator, waiters, &mut asking);
         wrote |= roots.limit(translator, waiters, &asking);
         let Asking { fresh, waived, .. } = asking;
-        for fragment in fresh {
-            if let Some((sent, _)) = waived.get(&fragment) {
-                waiters.set(&Item::Waived(fragment), vec![sent.clone()], Vec::new());
-            }
-        }
-        while waived.len() > MOST_WAIVED {
-            if let Some((fragment, _)) = waived.pop_first() {
-                waiters.forget(&Item::Waived(fragment));
-            }
-        }
+        ask_later(fresh, waived, waiters);
         wrote
     }
 
@@ -221,6 +221,20 @@ impl Gate {
     /// How many fragments are sent though nobody judged them.
     pub fn waived(&self) -> usize {
         self.waived.len()
+    }
+}
+
+/// Has what is sent though nobody judged it be judged all the same, of as much as is remembered.
+fn ask_later(fresh: Vec<FragmentId>, waived: &mut Waived, waiters: &mut Waiters) {
+    for fragment in fresh {
+        if let Some((sent, _)) = waived.get(&fragment) {
+            waiters.set(&Item::Waived(fragment), vec![sent.clone()], Vec::new());
+        }
+    }
+    while waived.len() > MOST_WAIVED {
+        if let Some((fragment, _)) = waived.pop_first() {
+            waiters.forget(&Item::Waived(fragment));
+        }
     }
 }
 

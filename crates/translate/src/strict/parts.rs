@@ -83,6 +83,13 @@ impl Parts {
         waiters.wake_for_part(part);
     }
 
+    /// Has all that is refused be judged anew.
+    pub(super) fn ask_again(&mut self, translator: &Translator, waiters: &mut Waiters, asking: &Asking<'_>) {
+        for (part, _) in translator.engine().rows::<RefusedPart>() {
+            self.wait(&part, translator, waiters, asking);
+        }
+    }
+
     /// The time since `away`, when nobody could be asked, counts for nobody.
     pub(super) fn resume(&mut self, away: Instant, waiters: &mut Waiters, asking: &Asking<'_>) {
         for (part, state) in &mut self.waiting {

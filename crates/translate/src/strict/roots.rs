@@ -174,6 +174,12 @@ impl Roots {
         true
     }
 
+    /// What is refused of all routes is offered anew, and answers as it does until that is judged. Whether anything was written.
+    pub(super) fn forget_refused(&mut self, translator: &mut Translator, waiters: &mut Waiters) -> bool {
+        let routes: Vec<_> = self.refused.keys().cloned().collect();
+        routes.iter().fold(false, |wrote, route| self.forget(translator, route, waiters) | wrote)
+    }
+
     /// Of a route that is gone nothing is remembered.
     pub(super) fn forget(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
         let Some(refused) = self.refused.remove(route) else { return false };

@@ -250,6 +250,21 @@ impl Gateways {
         }
     }
 
+    /// Looks once more at what is refused.
+    pub(super) fn ask_again(&mut self, translator: &Translator, waiters: &mut Waiters, asking: &Asking<'_>) {
+        let engine = translator.engine();
+        let is_refused = |place: &&Place| match place {
+            Place::Slots(listener) => {
+                [whole(&listener.gateway), section(listener)].iter().any(|of| engine.get::<RefusedWide>(of).is_some())
+            }
+            Place::Port(gateway, port) => engine.get::<RefusedListener>(&(gateway.clone(), *port)).is_some(),
+        };
+        let places: Vec<_> = self.needs.values().flat_map(BTreeMap::keys).filter(is_refused).cloned().collect();
+        for place in places {
+            self.wait(place, waiters, asking);
+        }
+    }
+
     /// Asks about what changed of a Gateway, and closes what may not be served meanwhile. Whether anything was written, and the
     /// trees that may hold it up no longer.
     pub(super) fn judge(

@@ -456,6 +456,42 @@ fn what_is_refused_of_a_gateway_closes_what_it_stands_for_and_is_not_sent() {
     assert_ne!(extensions(&strict), before);
 }
 
+#[test]
+fn what_one_envoy_refused_of_anything_is_served_when_another_one_takes_it() {
+    use envoy::judged::Kind;
+    let mut listeners = wide("x");
+    listeners["kind"] = json!("ListenerPolicy");
+    listeners["spec"]["headerModifiers"] = Value::Null;
+    listeners["spec"]["default"] = json!({"perConnectionBufferLimitBytes": 7777});
+    for (kind, more) in [
+        (Kind::Row, None),
+        (Kind::Cluster, None),
+        (Kind::RouteConfiguration, Some(wide("x"))),
+        (Kind::Listener, Some(listeners)),
+    ] {
+        let mut strict = Strict::new(WhenUnavailable::Hold);
+        strict.put(base());
+        strict.put([route("r", rules(&["/a"]))]);
+        strict.put(more.clone());
+        let refused = |sent: &Sent| {
+            let is_it = sent.fragment.kind == kind && (kind != Kind::Row || forwards(sent, "/a"));
+            if is_it { Word::Refused("no".into()) } else { Word::Accepted }
+        };
+        let is_served = |strict: &Strict| {
+            let listener = strict.sent.keys().any(|key| key.kind == ResourceKind::Listener);
+            listener && strict.routes() == [at("/a", None)]
+        };
+        strict.settle(refused);
+        assert!(!is_served(&strict), "{kind:?}");
+        let before = (strict.routes(), strict.sent.len());
+        strict.gate.all_turned();
+        strict.settle(|sent| if refused(sent) == Word::Accepted { Word::Accepted } else { Word::Judging });
+        assert_eq!((strict.routes(), strict.sent.len()), before, "{kind:?}: nobody has said anything else");
+        strict.settle(accepting);
+        assert!(is_served(&strict) && !strict.gate.is_holding(), "{kind:?}");
+    }
+}
+
 /// A route to a Service.
 fn to(service: &str) -> Value {
     json!({"rules": [{"backendRefs": [{"name": service, "port": 80}]}]})
