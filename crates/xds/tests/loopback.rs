@@ -69,7 +69,7 @@ async fn ready(change: impl FnOnce(&mut Config)) -> Running {
 
 /// Nothing here takes long; what does hangs.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), future).await.expect("it hangs")
+    timeout(Duration::from_secs(90), future).await.expect("it hangs")
 }
 
 impl Running {

@@ -91,6 +91,11 @@ impl Streams {
         self.0.get(&stream)?.envoy
     }
 
+    /// The proxies of a Gateway that are of this version.
+    fn of(&self, gateway: &NsName, envoy: EnvoyVersion) -> impl Iterator<Item = &Proxy> {
+        self.0.values().filter(move |proxy| proxy.gateway == *gateway && proxy.envoy == Some(envoy))
+    }
+
     /// Whether a proxy has all clusters of these names that it was sent.
     pub(super) fn has_clusters(&self, stream: u64, names: &[Arc<str>]) -> bool {
         self.0.get(&stream).is_some_and(|proxy| names.iter().all(|name| !proxy.refused_clusters.contains(&**name)))
@@ -99,9 +104,14 @@ impl Streams {
     /// Whether another proxy of a Gateway, of this version, has still to say whether it takes a version of a route configuration of
     /// which it has another one.
     pub(super) fn are_undecided(&self, gateway: &NsName, name: &str, version: Version, envoy: EnvoyVersion) -> bool {
-        self.0.values().filter(|proxy| proxy.gateway == *gateway && proxy.envoy == Some(envoy)).any(|proxy| {
+        self.of(gateway, envoy).any(|proxy| {
             proxy.taken.get(name).is_some_and(|taken| *taken != version) && proxy.refused.get(name) != Some(&version)
         })
+    }
+
+    /// Whether a proxy of a Gateway, of this version, took a version of a route configuration last.
+    pub(super) fn are_taken(&self, gateway: &NsName, name: &str, version: Version, envoy: EnvoyVersion) -> bool {
+        self.of(gateway, envoy).any(|proxy| proxy.taken.get(name) == Some(&version))
     }
 
     /// What proxies of this version took last.

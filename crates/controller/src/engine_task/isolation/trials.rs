@@ -273,7 +273,7 @@ impl Trials {
         let mut refusers = of_version.filter(|(same, _)| *same == version).map(|(_, refusers)| refusers);
         while let Some(refuser) = refusers.as_mut().and_then(|refusers| refusers.pop_front()) {
             let Some(envoy) = self.streams.envoy(refuser.stream) else { continue };
-            if self.streams.taken(envoy).contains(&(refused.gateway.clone(), name.into(), version)) {
+            if self.is_taken(&refused, envoy) {
                 return over(refused, Outcome::Contradicted);
             }
             let before = refuser.before.as_ref().map(|before| row_hashes(&before.body().concat())).unwrap_or_default();
@@ -299,7 +299,16 @@ impl Trials {
         self.hub.snapshot(&gateway.to_string())?.get(KIND, name).map(Resource::content_version)
     }
 
+    /// Whether a proxy of this Envoy took the whole of what another one refused. It may be older by now than what proxies shall have.
+    fn is_taken(&self, refused: &Refused, envoy: EnvoyVersion) -> bool {
+        let taken_by_any = |(name, version)| self.streams.are_taken(&refused.gateway, name, version, envoy);
+        refused.routes().is_some_and(taken_by_any)
+    }
+
     fn end(&self, running: Running, translator: &Translator) -> Isolated {
+        if self.is_taken(&running.of.refused, running.envoy) {
+            return Isolated::new(running.of.refused, Outcome::Contradicted);
+        }
         // Nobody will say any more whether he takes it; who refuses the newer one is asked about that.
         if self.is_open(&running) && self.is_overtaken(&running) {
             return Isolated::new(running.of.refused, Outcome::Overtaken);
@@ -334,5 +343,70 @@ impl Trials {
         let taken = taken.filter(|(gateway, name, version)| self.published(gateway, name) == Some(*version));
         let rows = taken.flat_map(|(gateway, name, _)| translator.inspect().rows_of(&gateway, &name));
         rows.map(|sent| sent.fragment.hash).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use xds::Snapshot;
+
+    use super::*;
+    use crate::testing::{Memory, world};
+
+    const GATEWAY: &str = "web/edge";
+    const NAME: &str = "http/8080";
+    const ENVOY: Option<EnvoyVersion> = Some(EnvoyVersion { major: 1, minor: 40, patch: 0 });
+    const HONEST: u64 = 1;
+    const LIAR: u64 = 2;
+
+    fn routes(version: u8) -> Resource {
+        Resource::new(KIND, NAME, [version; 16], Bytes::new())
+    }
+
+    fn connected(stream: u64) -> Event {
+        Event::Connected { gateway: GATEWAY.into(), node_id: String::new(), envoy: ENVOY, stream }
+    }
+
+    fn acked(stream: u64, version: u8) -> Event {
+        let versions = vec![(NAME.into(), routes(version).content_version())];
+        Event::Acked { gateway: GATEWAY.into(), stream, kind: KIND, versions }
+    }
+
+    fn tried(number: u64, answer: Answer) -> Event {
+        Event::Tried { gateway: GATEWAY.into(), stream: LIAR, number, answer }
+    }
+
+    #[test]
+    fn who_blames_what_another_one_took_is_not_believed_when_something_newer_came_at_once() {
+        let mut translator = Translator::new(ir::Settings::default());
+        for change in Memory::default().write("world.yaml", &world(8080)).changes {
+            translator.apply(change);
+        }
+        translator.settle();
+        let hub = Hub::new();
+        let publish = |version| hub.publish(GATEWAY, Snapshot::new().with(routes(version)));
+        let mut trials = Trials::new(hub.clone());
+        publish(1);
+        for event in [connected(HONEST), connected(LIAR), acked(HONEST, 1), acked(LIAR, 1)] {
+            trials.take(&event);
+        }
+        publish(2);
+        let version = routes(2).content_version();
+        let of = (NsName::new("web", "edge"), NAME.to_owned());
+        trials.refuses(of.clone(), version, LIAR, Some(routes(1)), true);
+        let names = vec![(of.1, version)];
+        let refused =
+            Refused { gateway: of.0, kind: KIND, names, before: Some(routes(1)), envoy: ENVOY, since: Instant::now() };
+        assert!(trials.add(refused, Outcome::Unjudged).is_none());
+        assert!(trials.look(&translator).is_empty());
+        // The route alone, and no route at all.
+        trials.take(&tried(1, Answer::Rejected("no".into())));
+        trials.take(&tried(2, Answer::Taken));
+        assert!(trials.look(&translator).is_empty(), "the other one has still to say whether it takes it");
+        trials.take(&acked(HONEST, 2));
+        publish(3);
+        let isolated = trials.look(&translator);
+        assert!(matches!(&isolated[..], [Isolated { outcome: Outcome::Contradicted, .. }]), "{isolated:?}");
     }
 }
