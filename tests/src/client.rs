@@ -26,7 +26,7 @@ pub use tls::Tls;
 pub use websocket::{WebSocket, websocket_echo};
 
 /// How long an answer may take: less than whoever waits for a condition waits, who then asks again.
-const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// The protocol that a client speaks. Under TLS it is asked for by ALPN.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]

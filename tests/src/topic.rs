@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -16,10 +16,7 @@ use crate::manifests::{self, ObjectId, PortMapping, Renderer};
 use crate::portcullis::Portcullis;
 use crate::ports;
 use crate::statuses::StatusExpectation;
-use crate::wait::eventually;
-
-/// What rows may take together until they hold; a row that fails after that is tried once.
-const TIMEOUT: Duration = Duration::from_secs(15);
+use crate::wait::{TIMEOUT, eventually};
 
 /// `requests.yaml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -259,6 +256,7 @@ impl World {
             let mut row = row.clone();
             row.request.gateway = Some(gateway);
             row.request.port = Some(port);
+            // Rows that hold do so together; one that fails after that is tried once.
             let left = TIMEOUT.saturating_sub(start.elapsed());
             if let Err(error) = eventually(left, || row.check(&self.stage)).await {
                 failures.push(format!("{label}{error:#}"));

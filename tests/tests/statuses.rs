@@ -416,7 +416,7 @@ async fn a_thousand_routes_get_their_status_with_one_write_each() -> Result<()> 
         controller.desire(&namespace, &format!("r{n}"), "words");
     }
     let told = start.elapsed();
-    let patience = portcullis_tests::wait::TIMEOUT * 30;
+    let patience = portcullis_tests::wait::TIMEOUT * 10;
     let written = eventually(patience, async || {
         let written = controller.writes("written");
         if written == ROUTES as u64 { Ok(()) } else { Err(format!("{written} statuses were written")) }

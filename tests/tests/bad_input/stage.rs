@@ -105,7 +105,7 @@ impl Stage {
     /// The same for any request.
     pub(crate) async fn answers_to(&self, request: &Request, status: u16) -> Result<()> {
         // A debug build is a while with ten thousand routes.
-        let answered = eventually(3 * TIMEOUT, async || {
+        let answered = eventually(2 * TIMEOUT, async || {
             let response = client::send(&self.http, request).await?;
             let (host, path) = (&request.host, &request.path);
             ensure!(response.status == status, "{host}{path}: {} and not {status}: {}", response.status, response.body);

@@ -1,9 +1,7 @@
 //! What cannot be asked, and what is to be done about it.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
-use portcullis_tests::wait::eventually;
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use super::way::{Detour, Way};
 use super::world::{World, text};
@@ -78,7 +76,7 @@ async fn who_may_not_read_is_told_what_and_what_to_do() -> Result<()> {
          subjects: [{{kind: ServiceAccount, name: stranger, namespace: {0}}}]\n",
         world.namespace
     )).await?;
-    let told = eventually(Duration::from_secs(20), async || {
+    let told = eventually(TIMEOUT, async || {
         let told = asked(&[]).await?;
         ensure!(!told.err.contains("HTTPRoute: "), "{told:?}");
         anyhow::Ok(told)
@@ -109,7 +107,7 @@ async fn a_list_for_which_the_api_server_has_no_time_is_asked_for_again() -> Res
 
     let before = busy.refused();
     let (told, freed) = tokio::join!(asked(&["--request-timeout", "60s"]), async {
-        eventually(Duration::from_secs(30), async || {
+        eventually(TIMEOUT, async || {
             ensure!(busy.refused() > before, "nobody was told to come later");
             anyhow::Ok(())
         })

@@ -233,7 +233,7 @@ async fn a_proxy_whose_token_expires_goes_on_and_is_served_again_with_the_next()
         anyhow::Ok(())
     };
     // The API server itself remembers for ten seconds what it said of a token.
-    eventually(2 * TIMEOUT, expired).await?;
+    eventually(TIMEOUT, expired).await?;
     world.apply(&route("after", "edge", "other", 80)).await?;
     world.says("HTTPRoute", "after", "Accepted", "True").await?;
     edge.proxy.answers("/after", 404).await?;

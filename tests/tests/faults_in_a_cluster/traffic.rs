@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 const PACE: Duration = Duration::from_millis(10);
 
 /// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// A request after the other, on a connection each, for as long as this is there.
 pub(crate) struct Traffic {

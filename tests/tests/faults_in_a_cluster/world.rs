@@ -51,6 +51,7 @@ impl Replica {
             anyhow::Ok(())
         })
         .await
+        .with_context(|| self.portcullis.log_tail())
     }
 }
 

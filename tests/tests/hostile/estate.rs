@@ -62,7 +62,7 @@ impl Estate {
         // The routes of each port come by themselves.
         let targets = [self.place.http, self.place.open].map(Target::local);
         // What an attack has a proxy build may be hundreds of megabytes, with all else that runs beside.
-        let served = eventually(4 * TIMEOUT, async || {
+        let served = eventually(2 * TIMEOUT, async || {
             for target in &targets {
                 let status = client::send(target, &Request::get("later.test", &path)).await?.status;
                 ensure!(status == 200, "batch {} is not served: {status}", self.batches);

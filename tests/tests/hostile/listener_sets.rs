@@ -72,7 +72,7 @@ fn stage(port: u16, hostname: &str, victim: &Echo) -> Vec<Value> {
 }
 
 async fn served(port: u16, host: &str, wanted: &str) -> Result<()> {
-    eventually(4 * TIMEOUT, async || {
+    eventually(2 * TIMEOUT, async || {
         let answer = client::send(&Target::local(port), &Request::get(host, "/")).await?;
         let backend = answer.echoed.map(|echoed| echoed.backend).unwrap_or_default();
         ensure!(backend == wanted, "{host}: {} {backend}", answer.status);
@@ -137,7 +137,7 @@ async fn a_namespace_with_hostnames_without_end_has_no_more_of_them_served_than_
         set("evil", &format!("z{number:02}"), "2025-01-01T00:00:00Z", &json!(listeners))
     });
     portcullis.write("z.json", &file(&crowd.collect::<Vec<_>>())?)?;
-    let all = eventually(4 * TIMEOUT, async || {
+    let all = eventually(2 * TIMEOUT, async || {
         let all = hosts(&envoy, &format!("http/{port}")).await?;
         ensure!(all.iter().any(|host| host["name"] == "0.z00.example.com"), "nothing of it is there yet");
         anyhow::Ok(all)
