@@ -101,8 +101,12 @@ impl World {
     }
 }
 
-fn with(envoy: &Path) -> Vec<String> {
-    vec!["--strict-with".to_owned(), envoy.display().to_string()]
+/// A timeout for what is about something else: what is judged apart may wait a minute for its turn.
+const PATIENT: &str = "5m";
+
+fn with(envoy: &Path, timeout: &str) -> Vec<String> {
+    let flags = ["--strict-with", &envoy.display().to_string(), "--validation-timeout", timeout];
+    flags.map(str::to_owned).to_vec()
 }
 
 /// Requests for a path without end, none of which may fail.
@@ -141,7 +145,7 @@ async fn what_envoy_alone_refuses_answers_500_and_siblings_lose_no_request() -> 
     let envoy = Fake::new(MOODY)?;
     let world =
         World::new(&[route("r", &[("/sound", "1"), ("/bad", "1")]), route("other", &[("/other", "1")])]).await?;
-    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy.path)).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy.path, PATIENT)).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     for path in ["/sound", "/bad", "/other"] {
         world.answers(path, 200, "1", &portcullis).await?;
@@ -170,7 +174,7 @@ async fn what_envoy_alone_refuses_answers_500_and_siblings_lose_no_request() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_real_envoy_that_judges_changes_lose_no_request() -> Result<()> {
     let world = World::new(&[route("r", &[("/a", "0")])]).await?;
-    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy_binary()?)).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy_binary()?, PATIENT)).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     world.answers("/a", 200, "0", &portcullis).await?;
     let load = Load::start(&world.target(), "/a");
@@ -194,7 +198,7 @@ async fn with_a_real_envoy_that_judges_changes_lose_no_request() -> Result<()> {
 async fn a_change_is_never_half_served_and_others_do_not_wait_for_it() -> Result<()> {
     let envoy = Fake::new(MOODY)?;
     let world = World::new(&[route("r", &[("/a", "1"), ("/b", "1")]), route("other", &[("/other", "1")])]).await?;
-    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy.path)).await?;
+    let mut portcullis = Portcullis::start_with(&world.files, &with(&envoy.path, PATIENT)).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     world.answers("/a", 200, "1", &portcullis).await?;
     world.answers("/b", 200, "1", &portcullis).await?;
@@ -226,7 +230,7 @@ async fn a_change_is_never_half_served_and_others_do_not_wait_for_it() -> Result
 async fn what_never_ends_is_replaced_and_nobody_else_waits_for_long() -> Result<()> {
     let envoy = Fake::new(MOODY)?;
     let world = World::new(&[route("r", &[("/a", "1"), ("/b", "1")]), route("other", &[("/other", "1")])]).await?;
-    let flags = [with(&envoy.path), vec!["--validation-timeout".to_owned(), "2s".to_owned()]].concat();
+    let flags = with(&envoy.path, "2s");
     let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     world.answers("/b", 200, "1", &portcullis).await?;
@@ -372,7 +376,7 @@ async fn what_goes_waits_for_nobody_where_nobody_can_be_asked_and_the_gateway_wa
 async fn a_match_of_which_nobody_says_anything_answers_500_after_a_restart_too() -> Result<()> {
     let envoy = Fake::new(MOODY)?;
     let world = World::new(&[route("r", &[("/kills", "1")]), route("all", &[("/", "1")])]).await?;
-    let flags = [with(&envoy.path), vec!["--validation-timeout".to_owned(), "2s".to_owned()]].concat();
+    let flags = with(&envoy.path, "2s");
     let mut portcullis = Portcullis::start_with(&world.files, &flags).await?;
     let mut proxy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     for _ in 0..2 {

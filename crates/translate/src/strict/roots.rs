@@ -22,6 +22,7 @@ use super::{
 use crate::{
     RefusedRows, Translator,
     host::{Answer, Cleared, Placed, parts as parts_of},
+    inspect::Sent,
     tables::{
         host::{CandidateOffer, Offer},
         route::RouteHead,
@@ -165,13 +166,9 @@ impl Roots {
     pub(super) fn forget_old(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
         let refused = self.refused.get_mut(route).filter(|refused| refused.rows.len() > refused.most.max(KEPT));
         let Some(refused) = refused else { return false };
-        refused.rows = RefusedRows::default();
-        for hash in take(&mut refused.not_judged).into_keys() {
-            waiters.forget(&Item::Replaced(route.clone(), hash));
-        }
-        refused.most = usize::MAX;
-        translator.set_refused(route, RefusedRows::default());
-        true
+        let not_judged = take(&mut refused.not_judged);
+        (refused.rows, refused.most) = (RefusedRows::default(), usize::MAX);
+        clear_refused(translator, route, not_judged, waiters)
     }
 
     /// What is refused of all routes is offered anew, and answers as it does until that is judged. Whether anything was written.
@@ -183,11 +180,7 @@ impl Roots {
     /// Of a route that is gone nothing is remembered.
     pub(super) fn forget(&mut self, translator: &mut Translator, route: &RouteId, waiters: &mut Waiters) -> bool {
         let Some(refused) = self.refused.remove(route) else { return false };
-        for hash in refused.not_judged.into_keys() {
-            waiters.forget(&Item::Replaced(route.clone(), hash));
-        }
-        translator.set_refused(route, RefusedRows::default());
-        true
+        clear_refused(translator, route, refused.not_judged, waiters)
     }
 
     /// A rule is as it was cleared.
@@ -564,6 +557,20 @@ impl Root {
             told: BTreeSet::new(),
         }
     }
+}
+
+/// Nothing that was refused of a route stands for a row any more, nor is it judged what could stand for one.
+fn clear_refused(
+    translator: &mut Translator,
+    route: &RouteId,
+    not_judged: BTreeMap<Hash, Sent>,
+    waiters: &mut Waiters,
+) -> bool {
+    for hash in not_judged.into_keys() {
+        waiters.forget(&Item::Replaced(route.clone(), hash));
+    }
+    translator.set_refused(route, RefusedRows::default());
+    true
 }
 
 /// Has all that was cleared of a rule answer by itself. Whether that was written.

@@ -109,7 +109,12 @@ impl Trials {
     ) {
         let refuser = Refuser { stream, before };
         match self.refusers.get_mut(&of) {
-            Some((same, others)) if *same == version && others.len() < REFUSERS => others.push_back(refuser),
+            Some((same, others)) if *same == version => {
+                others.retain(|other| other.stream != stream);
+                if others.len() < REFUSERS {
+                    others.push_back(refuser);
+                }
+            }
             _ if is_new => _ = self.refusers.insert(of, (version, [refuser].into())),
             _ => {}
         }
