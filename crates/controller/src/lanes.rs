@@ -7,7 +7,8 @@
 //!   are judged whether anybody still waits for them: who writes something else meanwhile is found all the same. So is one with
 //!   which the judge went away for the second time. While there is no judge a half stays what it is.
 //! * One namespace at a time of those of which something was refused a short time ago, or that was found so. Each has so much time
-//!   a minute: who writes what takes long waits for it himself.
+//!   a minute: who writes what takes long waits for it himself. Where nobody else waits it has half of all time, so that a mistake
+//!   is mended soon where a judge is slow; with whom the judge went away has no more in that minute.
 //!
 //! Nothing here does IO or knows a clock.
 
@@ -184,12 +185,10 @@ impl Lanes {
         }
     }
 
-    /// How much time is left to a namespace that is not clean.
-    fn left(&self, namespace: &str, now: Instant) -> Duration {
-        match self.spent.get(namespace) {
-            Some((since, spent)) if now.saturating_duration_since(*since) < WINDOW => TIME.saturating_sub(*spent),
-            _ => TIME,
-        }
+    /// What a namespace that is not clean has used up in how long of its minute; nothing of one that is over.
+    fn spent(&self, namespace: &str, now: Instant) -> (Duration, Duration) {
+        let spent = self.spent.get(namespace).map(|(since, spent)| (*spent, now.saturating_duration_since(*since)));
+        spent.filter(|(_, passed)| *passed < WINDOW).unwrap_or_default()
     }
 
     /// The next batch of a lane, if there is any: it is in flight until [`Lanes::done`].
@@ -252,12 +251,18 @@ impl Lanes {
         None
     }
 
-    /// What one namespace has that is judged apart: of the one that has used up least of its time.
+    /// What one namespace has that is judged apart: of the one that has used up least of its time, if any is left to it or it has
+    /// rested for as long as it was judged.
     fn next_watched(&mut self, now: Instant, is_known: impl Fn(&Fragment) -> bool) -> Option<Batch> {
         let namespaces = self.apart.keys().filter(|namespace| self.queues.contains_key(*namespace));
-        let mut namespaces: Vec<_> = namespaces.map(|it| (self.left(it, now), it)).collect();
-        namespaces.sort_by_key(|(left, _)| std::cmp::Reverse(*left));
-        namespaces.into_iter().take_while(|(left, _)| !left.is_zero()).find_map(|(left, namespace)| {
+        let mut namespaces: Vec<_> = namespaces.map(|it| (self.spent(it, now), it)).collect();
+        namespaces.sort_by_key(|((spent, _), _)| *spent);
+        namespaces.into_iter().find_map(|((spent, passed), namespace)| {
+            let left = match TIME.saturating_sub(spent) {
+                Duration::ZERO if passed < 2 * spent => return None,
+                Duration::ZERO => TIME,
+                left => left,
+            };
             let queue = self.queues.get(namespace).into_iter().flat_map(BTreeMap::values);
             let most = self.most.get(namespace).copied().unwrap_or(MAX_FRAGMENTS);
             self.batch(queue.map(|it| (namespace, it)), most, left, &is_known)
@@ -400,14 +405,14 @@ impl Lanes {
         }
     }
 
-    /// Takes note of what it took to judge a namespace apart. With what the judge goes away all time of it is used up.
+    /// Takes note of what it took to judge a namespace apart. With what the judge goes away all its time of that minute is used up.
     fn watch(&mut self, batch: &Batch, became: &[Became], took: Duration, now: Instant) {
         let Some(namespace) = batch.namespaces.first() else { return };
         let spent = self.spent.entry(namespace.clone()).or_insert((now, Duration::ZERO));
         if now.saturating_duration_since(spent.0) >= WINDOW {
             *spent = (now, Duration::ZERO);
         }
-        spent.1 += if became.contains(&Became::Lost) { took.max(TIME) } else { took };
+        spent.1 += if became.contains(&Became::Lost) { took.max(WINDOW) } else { took };
         if became.contains(&Became::Unasked) {
             return;
         }

@@ -142,6 +142,34 @@ fn who_has_used_up_his_time_waits_and_nobody_else_does() {
 }
 
 #[test]
+fn who_has_used_up_his_time_has_half_of_all_time_where_nobody_else_waits() {
+    let (mut lanes, start) = (Lanes::default(), Instant::now());
+    for one in [sent("slow", "1"), sent("fast", "2")] {
+        want(&mut lanes, std::slice::from_ref(&one));
+        let batch = lanes.next(Lane::Clean, start, NOBODY).expect("it");
+        lanes.done(Lane::Clean, &batch, &[Became::Refused], Duration::ZERO, start);
+    }
+    want(&mut lanes, &[sent("slow", "1")]);
+    let (mut now, mut judged) = (start, Duration::ZERO);
+    while now < start + WINDOW {
+        if let Some(batch) = lanes.next(Lane::Watched, now, NOBODY) {
+            now += TIME;
+            judged += TIME;
+            lanes.done(Lane::Watched, &batch, &[Became::Unknown], TIME, now);
+        } else {
+            now += TIME / 4;
+        }
+    }
+    assert!((WINDOW / 3..=WINDOW / 2 + TIME).contains(&judged), "{judged:?}");
+    // Who comes does not wait for it.
+    let later = now + WINDOW;
+    let batch = lanes.next(Lane::Watched, later, NOBODY).expect("slow's");
+    lanes.done(Lane::Watched, &batch, &[Became::Unknown], TIME, later);
+    want(&mut lanes, &[sent("slow", "1"), sent("fast", "2")]);
+    assert_eq!(texts(lanes.next(Lane::Watched, later + 2 * TIME, NOBODY)), ["2"]);
+}
+
+#[test]
 fn a_batch_is_bounded_by_number_and_by_bytes() {
     let (mut lanes, now) = (Lanes::default(), Instant::now());
     let many: Vec<_> = (0..=MAX_FRAGMENTS).map(|number| sent("a", &number.to_string())).collect();
