@@ -14,7 +14,7 @@ use super::state::InFlight;
 use super::subscription::WILDCARD;
 use super::{Observation, Protocol, Response, Stream};
 use crate::frame;
-use crate::resource::{Resource, ResourceType};
+use crate::resource::{Resource, ResourceType, Version};
 use crate::trial::{Answer, Trial};
 
 const KIND: ResourceType = ResourceType::RouteConfiguration;
@@ -81,15 +81,20 @@ impl Stream {
     fn may_try(&self, trial: &Trial) -> bool {
         let name = trial.resource.name();
         let state = &self.types[KIND.index()];
-        let latest = self.rollout.latest.as_ref().and_then(|latest| latest.get(KIND, name));
         let has = self.acknowledged.get(name).map(Resource::content_version);
         let is_known = has.is_some() || ![name, WILDCARD].iter().any(|name| self.trials.brought.contains(*name));
         state.subscription.covers(name)
-            && state.rejected.get(name).is_some_and(|(version, _)| *version == trial.rejected)
+            && self.rejects(name) == Some(trial.rejected)
             && (state.has_rejected_last(name) || state.is_alone_due(name))
-            && latest.is_some_and(|latest| latest.content_version() == trial.rejected)
             && has == trial.before
             && is_known
+    }
+
+    /// The version that the client shall have of a name, if it rejected that.
+    fn rejects(&self, name: &str) -> Option<Version> {
+        let latest = self.rollout.latest.as_ref()?.get(KIND, name)?.content_version();
+        let (rejected, _) = self.types[KIND.index()].rejected.get(name)?;
+        (*rejected == latest).then_some(latest)
     }
 
     fn end_trial(&mut self, number: u64, answer: Answer) {
@@ -151,11 +156,12 @@ impl Stream {
         Some(Response { kind: KIND, nonce, names: vec![name], removed: Vec::new(), frames })
     }
 
-    /// What the client gets back.
+    /// What the client gets back: nothing in place of which something newer is on its way.
     fn owed(&mut self) -> Option<Resource> {
         self.trials.owed.retain(|name| self.acknowledged.contains_key(name));
         let state = &self.types[KIND.index()];
-        let name = self.trials.owed.iter().find(|name| state.has_rejected_last(name))?;
+        let name =
+            self.trials.owed.iter().find(|name| state.has_rejected_last(name) && self.rejects(name).is_some())?;
         self.acknowledged.get(name).cloned()
     }
 }

@@ -90,6 +90,21 @@ fn what_is_newer_ends_the_trials_and_is_sent_next() {
 }
 
 #[test]
+fn what_is_newer_when_trials_end_goes_instead_of_what_the_client_had() {
+    for protocol in PROTOCOLS {
+        let mut client = rejecting(protocol);
+        client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
+        client.accepts("RDS r@11");
+        client.shall_have("CDS b@1; LDS l@1; RDS r@3 s@1");
+        client.stream.on_trial(None);
+        let both = if protocol == Protocol::Sotw { "CDS b@1 a@1" } else { "CDS b@1" };
+        client.is_sent(&[both]);
+        client.ack("CDS");
+        client.is_sent(&["RDS r@3"]);
+    }
+}
+
+#[test]
 fn what_changes_besides_goes_its_way_during_trials() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
