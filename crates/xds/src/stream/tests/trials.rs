@@ -105,6 +105,24 @@ fn what_is_newer_when_trials_end_goes_instead_of_what_the_client_had() {
 }
 
 #[test]
+fn a_client_that_shall_have_again_what_it_had_gets_it_in_place_of_a_trial() {
+    for protocol in PROTOCOLS {
+        for is_at_once in [true, false] {
+            let mut client = rejecting(protocol);
+            client.stream.on_trial(Some(trial("r", 1, Some(1), 11)));
+            client.accepts("RDS r@11");
+            client.shall_have("CDS a@1; LDS l@1; RDS r@1 s@1");
+            if is_at_once {
+                client.stream.on_trial(None);
+            }
+            client.accepts("RDS r@1");
+            client.stream.on_trial(None);
+            client.is_sent(&[]);
+        }
+    }
+}
+
+#[test]
 fn what_changes_besides_goes_its_way_during_trials() {
     for protocol in PROTOCOLS {
         let mut client = rejecting(protocol);
