@@ -378,6 +378,13 @@ mod tests {
         Event::Acked { gateway: GATEWAY.into(), stream, kind: KIND, versions }
     }
 
+    fn nacked(stream: u64, version: u8) -> Event {
+        let (names, versions) = (vec![NAME.to_owned()], vec![routes(version).content_version()]);
+        let (acknowledged, message) = (vec![Some(routes(1))], "no".to_owned());
+        let gateway = GATEWAY.to_owned();
+        Event::Nacked { gateway, stream, kind: KIND, names, versions, acknowledged, envoy: ENVOY, message }
+    }
+
     fn tried(number: u64, answer: Answer) -> Event {
         Event::Tried { gateway: GATEWAY.into(), stream: LIAR, number, answer }
     }
@@ -397,6 +404,7 @@ mod tests {
             trials.take(&event);
         }
         publish(2);
+        trials.take(&nacked(LIAR, 2));
         let version = routes(2).content_version();
         let of = (NsName::new("web", "edge"), NAME.to_owned());
         trials.refuses(of.clone(), version, LIAR, Some(routes(1)), true);
