@@ -30,7 +30,7 @@ impl Frame {
     /// Takes this over in the place of what the row's last computation did.
     pub(crate) fn commit(&mut self, core: &Core, node: NodeId) {
         let Self { reads, demands, groups } = self;
-        let before: SmallVec<[Place; 4]> = SmallVec::from_slice(core.graph.borrow().groups(node));
+        let before: SmallVec<[Place; 4]> = core.graph.borrow().groups(node).iter().copied().collect();
         for place in &before {
             if !groups.contains(place) {
                 groups.push(*place);

@@ -413,6 +413,10 @@ impl Graph {
 
     /// Replaces what the node reads that is not there, all of which is claimed.
     fn set_misses(&mut self, id: NodeId, new: &[Read]) {
+        // As of most rows that are computed first.
+        if self.node(id).reads.is_empty() && new.iter().all(|read| read.miss().is_none()) {
+            return;
+        }
         let mut before: SmallVec<[Miss; 4]> = SmallVec::new();
         for i in (0..self.node(id).reads.len()).rev() {
             if let Read::Miss(miss) = self.node(id).reads[i].read() {

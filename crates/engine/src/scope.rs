@@ -124,16 +124,24 @@ impl Scope<'_> {
 
     /// Panics unless a table or group stands where it must: before this row's to be read, after it to be written, or
     /// layered with it, in which case this is true and the depths decide.
-    fn check_place(&self, place: Place, (verb, side): Access, name: &str, key: &dyn std::fmt::Debug) -> bool {
+    #[inline]
+    fn check_place(&self, place: Place, access: Access, name: &str, key: &dyn std::fmt::Debug) -> bool {
         let order = self.core.layers(place).cmp(&self.at.layers);
-        assert!(
-            order == side || order.is_eq(),
+        if order != access.1 && order.is_ne() {
+            self.refuse_place(access, name, key);
+        }
+        order.is_eq()
+    }
+
+    /// Apart, so that the check is a comparison and nothing else.
+    #[cold]
+    fn refuse_place(&self, (verb, side): Access, name: &str, key: &dyn std::fmt::Debug) -> ! {
+        panic!(
             "{} may not {verb} {name}({key:?}): `{name}` must be registered {} `{}`",
             self.core.describe(self.node),
             if side.is_lt() { "before" } else { "after" },
             self.core.name(self.at.place),
-        );
-        order.is_eq()
+        )
     }
 
     /// Panics unless a row or group of the same layers comes before this row to be read, after it to be written.

@@ -46,11 +46,17 @@ impl ServicePort {
 
     /// The name of the Envoy cluster and of its endpoints: `service/NS/NAME/PORT`, with `/udp` behind for UDP.
     pub fn cluster_name(&self) -> String {
+        self.cluster_name_with("")
+    }
+
+    /// The same with something behind it. Many names are made for each change, and formatting takes most of that.
+    fn cluster_name_with(&self, suffix: &str) -> String {
         let transport = match self.transport {
             Transport::Tcp => "",
             Transport::Udp => "/udp",
         };
-        format!("service/{}/{}{transport}", self.service, self.port)
+        let NsName { namespace, name } = &self.service;
+        ["service/", namespace, "/", name, "/", &self.port.to_string(), transport, suffix].concat()
     }
 }
 
@@ -113,7 +119,7 @@ impl Destination {
     pub fn cluster_name(&self) -> String {
         match self {
             Self::Service(port) => port.cluster_name(),
-            Self::Secured(port) => format!("{}/tls", port.cluster_name()),
+            Self::Secured(port) => port.cluster_name_with("/tls"),
             Self::Backend(name) => format!("backend/{name}"),
             Self::SecuredBackend(name) => format!("backend/{name}/tls"),
         }

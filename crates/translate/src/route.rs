@@ -119,11 +119,11 @@ impl Lookup for RouteRule {
 }
 
 /// What has a rule replaced.
-fn fault(reason: Reason, field: &str, message: impl Into<String>) -> Problem {
-    Problem::new(Severity::Replaced, reason, field, message)
+fn fault(reason: Reason, field: impl Display, message: impl Into<String>) -> Problem {
+    Problem::new(Severity::Replaced, reason, field.to_string(), message)
 }
 
 /// Turns a refused value at `field` into a fault.
 fn at(field: impl Display) -> impl FnOnce(Invalid) -> Problem {
-    move |invalid| fault(Reason::UnsupportedValue, &field.to_string(), invalid.to_string())
+    move |invalid| fault(Reason::UnsupportedValue, field, invalid.to_string())
 }

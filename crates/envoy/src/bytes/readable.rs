@@ -101,6 +101,7 @@ fn within(message: &[u8], levels: usize) -> u64 {
 }
 
 /// Takes a number, which mostly is one byte long.
+#[inline]
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     match rest.split_first() {
         Some((byte, after)) if *byte < 0x80 => {

@@ -117,7 +117,7 @@ fn said_of<'a>(
 
 /// Where levels say a unit; none where any says more than one thing of it, or may be merged.
 fn says<'a>(levels: impl Iterator<Item = (usize, &'a Level)>, key: UnitKey) -> Option<Vec<Says<'a>>> {
-    let mut says = Vec::new();
+    let mut says = Vec::with_capacity(levels.size_hint().0);
     for (place, level) in levels {
         let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
         let Some(supplied) = saying.next() else { continue };

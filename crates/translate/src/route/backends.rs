@@ -37,7 +37,7 @@ pub(super) fn read(
     handling.backends.shrink_to_fit();
     if !handling.delegates.is_empty() && !handling.backends.is_empty() {
         let message = "a rule either delegates to routes or has backends; make two rules of it";
-        return Err(fault(Reason::UnsupportedValue, &format!("{field}.backendRefs"), message));
+        return Err(fault(Reason::UnsupportedValue, format_args!("{field}.backendRefs"), message));
     }
     let weights = handling.backends.iter().map(|backend| backend.weight);
     validate::number::total_weight(weights).map_err(at(format_args!("{field}.backendRefs")))?;
@@ -47,7 +47,7 @@ pub(super) fn read(
 fn read_delegate(written: &HttpBackendRef, field: String) -> Result<DelegateSpec, Problem> {
     if !written.filters.is_empty() {
         let message = "a reference to routes cannot have filters of its own; move them to the rule";
-        return Err(fault(Reason::UnsupportedValue, &format!("{field}.filters"), message));
+        return Err(fault(Reason::UnsupportedValue, format_args!("{field}.filters"), message));
     }
     Ok(DelegateSpec { field, reference: backend_ref(&written.backend_ref) })
 }

@@ -1,6 +1,6 @@
 //! Reading filters (Gateway API `HTTPRouteFilter`). None is ever skipped: what cannot be honoured is a fault.
 
-use std::sync::Arc;
+use std::{fmt::Arguments, sync::Arc};
 
 use api::{
     Kind,
@@ -39,21 +39,22 @@ pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> R
     let mut read = Handling::default();
     let mut seen: Vec<&Type> = Vec::new();
     for (index, filter) in list.iter().enumerate() {
-        let field = format!("{field}.filters[{index}]");
+        // Written out where there is a fault alone.
+        let field = format_args!("{field}.filters[{index}]");
         let repeatable = matches!(filter.r#type, Type::RequestMirror | Type::ExtensionRef);
         if !repeatable && seen.contains(&&filter.r#type) {
             let message = format!("{} stands here twice; join the two filters into one", filter.r#type);
-            return Err(fault(Reason::IncompatibleFilters, &field, message));
+            return Err(fault(Reason::IncompatibleFilters, field, message));
         }
         seen.push(&filter.r#type);
-        one(filter, level, &field, &mut read)?;
+        one(filter, level, field, &mut read)?;
     }
     for (other, message) in [
         (Type::UrlRewrite, "RequestRedirect and URLRewrite exclude each other; keep one of them"),
         (Type::RequestMirror, "Envoy copies no request that it redirects; keep RequestRedirect or RequestMirror"),
     ] {
         if seen.contains(&&Type::RequestRedirect) && seen.contains(&&other) {
-            return Err(fault(Reason::IncompatibleFilters, &format!("{field}.filters"), message));
+            return Err(fault(Reason::IncompatibleFilters, format_args!("{field}.filters"), message));
         }
     }
     alone(&read, &seen)?;
@@ -66,7 +67,7 @@ pub(super) fn answers_alone(handling: &Handling, backends: &[HttpBackendRef], fi
         return Ok(());
     }
     let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
-    Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message))
+    Err(fault(Reason::IncompatibleFilters, format_args!("{field}.backendRefs"), message))
 }
 
 /// A rule that answers by itself has nothing to send elsewhere.
@@ -85,7 +86,7 @@ fn alone(read: &Handling, seen: &[&Type]) -> Result<(), Problem> {
     Err(fault(Reason::IncompatibleFilters, &answer.field, message))
 }
 
-fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handling) -> Result<(), Problem> {
+fn one(filter: &HttpRouteFilter, level: Level<'_>, field: Arguments<'_>, read: &mut Handling) -> Result<(), Problem> {
     let kind = &filter.r#type;
     if matches!(level, Level::Backend)
         && !matches!(kind, Type::RequestHeaderModifier | Type::ResponseHeaderModifier | Type::UrlRewrite)
@@ -95,39 +96,38 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
     }
     match kind {
         Type::RequestHeaderModifier => {
-            let at = format!("{field}.requestHeaderModifier");
-            read.fields.request_headers = headers(config(filter.request_header_modifier.as_deref(), kind, &at)?, &at)?;
+            let at = format_args!("{field}.requestHeaderModifier");
+            read.fields.request_headers = headers(config(filter.request_header_modifier.as_deref(), kind, at)?, at)?;
         }
         Type::ResponseHeaderModifier => {
-            let at = format!("{field}.responseHeaderModifier");
-            read.fields.response_headers =
-                headers(config(filter.response_header_modifier.as_deref(), kind, &at)?, &at)?;
+            let at = format_args!("{field}.responseHeaderModifier");
+            read.fields.response_headers = headers(config(filter.response_header_modifier.as_deref(), kind, at)?, at)?;
         }
         Type::RequestMirror => {
-            let at = format!("{field}.requestMirror");
+            let at = format_args!("{field}.requestMirror");
             if let Level::Rule { owner, .. } = level {
-                read.fields.mirrors.push(mirror(config(filter.request_mirror.as_deref(), kind, &at)?, owner, &at)?);
+                read.fields.mirrors.push(mirror(config(filter.request_mirror.as_deref(), kind, at)?, owner, at)?);
             }
         }
         Type::RequestRedirect => {
-            let at = format!("{field}.requestRedirect");
-            read.redirect =
-                Some(Box::new(redirect(config(filter.request_redirect.as_deref(), kind, &at)?, level, &at)?));
+            let at = format_args!("{field}.requestRedirect");
+            read.redirect = Some(Box::new(redirect(config(filter.request_redirect.as_deref(), kind, at)?, level, at)?));
         }
         Type::UrlRewrite => {
-            let at = format!("{field}.urlRewrite");
-            let rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, &at)?, level, &at)?;
+            let at = format_args!("{field}.urlRewrite");
+            let rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, at)?, level, at)?;
             read.fields.rewrite = (rewrite != Rewrite::default()).then(|| rewrite.into());
         }
         Type::Cors => {
-            let at = format!("{field}.cors");
-            let refused =
-                |refused: Refused| fault(Reason::UnsupportedValue, &format!("{at}.{}", refused.field), refused.message);
-            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?).map_err(refused)?.into());
+            let at = format_args!("{field}.cors");
+            let refused = |refused: Refused| {
+                fault(Reason::UnsupportedValue, format_args!("{at}.{}", refused.field), refused.message)
+            };
+            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, at)?).map_err(refused)?.into());
         }
         Type::ExtensionRef => {
             let at = format!("{field}.extensionRef");
-            let reference = config(filter.extension_ref.as_deref(), kind, &at)?;
+            let reference = config(filter.extension_ref.as_deref(), kind, format_args!("{at}"))?;
             let Some(kind) = extension_kind(&reference.group, &reference.kind) else {
                 let message = format!(
                     "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
@@ -147,11 +147,11 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
         }
         Type::ExternalAuth => {
             let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";
-            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message));
+            return Err(fault(Reason::UnsupportedValue, format_args!("{field}.type"), message));
         }
         Type::Unknown(other) => {
             let message = format!("{other:?} is not a type of filter that is known here; correct or remove it");
-            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message));
+            return Err(fault(Reason::UnsupportedValue, format_args!("{field}.type"), message));
         }
     }
     Ok(())
@@ -166,13 +166,13 @@ fn extension_kind(group: &str, kind: &str) -> Option<ExtensionKind> {
     }
 }
 
-fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a T, Problem> {
+fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: Arguments<'_>) -> Result<&'a T, Problem> {
     config.ok_or_else(|| {
         fault(Reason::UnsupportedValue, field, format!("missing, though the type of the filter is {kind}"))
     })
 }
 
-fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Problem> {
+fn headers(written: &HttpHeaderFilter, field: Arguments<'_>) -> Result<HeaderModifier, Problem> {
     let mut modifier = HeaderModifier::default();
     validate::header::changes(written.set.len() + written.add.len()).map_err(at(field))?;
     for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
@@ -199,7 +199,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
     Ok(modifier)
 }
 
-fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: &str) -> Result<MirrorSpec, Problem> {
+fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: Arguments<'_>) -> Result<MirrorSpec, Problem> {
     let fraction = match (&written.percent, &written.fraction) {
         (Some(_), Some(_)) => {
             let message = "percent and fraction exclude each other; keep one of them";
@@ -222,7 +222,7 @@ fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: &str) -> Re
     })
 }
 
-fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) -> Result<Redirect, Problem> {
+fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: Arguments<'_>) -> Result<Redirect, Problem> {
     let scheme = match &written.scheme {
         None => None,
         Some(ApiScheme::Http) => Some(Scheme::Http),
@@ -242,30 +242,30 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) 
         path: path(
             written.path.as_ref(),
             level,
-            &format!("{field}.path"),
+            format_args!("{field}.path"),
             [validate::path::redirect, validate::path::redirect_prefix],
         )?,
         status: u16::try_from(status).unwrap_or(302),
     })
 }
 
-fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: &str) -> Result<Rewrite, Problem> {
+fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: Arguments<'_>) -> Result<Rewrite, Problem> {
     if matches!(level, Level::Backend) && written.path.is_some() {
         let message = "the path cannot be rewritten for one backend alone; move it to the rule";
-        return Err(fault(Reason::UnsupportedValue, &format!("{field}.path"), message));
+        return Err(fault(Reason::UnsupportedValue, format_args!("{field}.path"), message));
     }
     Ok(Rewrite {
         hostname: hostname(written.hostname.as_ref(), field)?,
         path: path(
             written.path.as_ref(),
             level,
-            &format!("{field}.path"),
+            format_args!("{field}.path"),
             [validate::path::rewrite, validate::path::replace_prefix],
         )?,
     })
 }
 
-fn hostname(written: Option<&Arc<str>>, field: &str) -> Result<Option<Arc<str>>, Problem> {
+fn hostname(written: Option<&Arc<str>>, field: Arguments<'_>) -> Result<Option<Arc<str>>, Problem> {
     let Some(hostname) = written else { return Ok(None) };
     validate::hostname::precise(hostname).map_err(at(format_args!("{field}.hostname")))?;
     Ok(Some(hostname.clone()))
@@ -278,7 +278,7 @@ type Judge = fn(&str) -> Result<(), Invalid>;
 fn path(
     written: Option<&HttpPathModifier>,
     level: Level<'_>,
-    field: &str,
+    field: Arguments<'_>,
     [full, prefix]: [Judge; 2],
 ) -> Result<Option<PathModifier>, Problem> {
     let Some(modifier) = written else { return Ok(None) };
@@ -288,11 +288,11 @@ fn path(
             Ok(Some(PathModifier::Full(path.as_ref().into())))
         }
         (HttpPathModifierType::ReplacePrefixMatch, _, Some(path)) => {
-            let field = format!("{field}.replacePrefixMatch");
+            let field = format_args!("{field}.replacePrefixMatch");
             if !matches!(level, Level::Rule { prefixes_only: true, .. }) {
                 let message = "there is no prefix to replace, since not every match of the rule is a PathPrefix; \
                                make them so, or use ReplaceFullPath";
-                return Err(fault(Reason::IncompatibleFilters, &field, message));
+                return Err(fault(Reason::IncompatibleFilters, field, message));
             }
             prefix(path).map_err(at(field))?;
             Ok(Some(PathModifier::Prefix(path.as_ref().into())))

@@ -29,14 +29,14 @@ pub(super) fn read(written: &ApiSession, field: &str) -> Result<SessionPersisten
                 (None | Some(CookieLifetimeType::Session), Some(_)) => {
                     let message = "a session cookie ends with the browser, not after a time; set \
                                    cookieConfig.lifetimeType to Permanent, or remove absoluteTimeout";
-                    return Err(fault(Reason::UnsupportedValue, &format!("{field}.absoluteTimeout"), message));
+                    return Err(fault(Reason::UnsupportedValue, format_args!("{field}.absoluteTimeout"), message));
                 }
                 (Some(CookieLifetimeType::Permanent), Some(ttl)) if !ttl.is_zero() => Some(ttl),
                 (Some(CookieLifetimeType::Permanent), _) => {
                     let message = "a permanent cookie needs absoluteTimeout above zero; set it";
                     return Err(fault(
                         Reason::UnsupportedValue,
-                        &format!("{field}.cookieConfig.lifetimeType"),
+                        format_args!("{field}.cookieConfig.lifetimeType"),
                         message,
                     ));
                 }
@@ -50,7 +50,7 @@ pub(super) fn read(written: &ApiSession, field: &str) -> Result<SessionPersisten
         SessionPersistenceType::Header => {
             if absolute.is_some() {
                 let message = "Envoy cannot end a session that travels in a header; remove it, or use a cookie";
-                return Err(fault(Reason::UnsupportedValue, &format!("{field}.absoluteTimeout"), message));
+                return Err(fault(Reason::UnsupportedValue, format_args!("{field}.absoluteTimeout"), message));
             }
             let name = validate::name::session_header(name.unwrap_or(SESSION_HEADER))
                 .map_err(at(format_args!("{field}.sessionName")))?;

@@ -13,22 +13,21 @@ use crate::route::matches::{headers, unknown_value_type};
 
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
 pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {
-    let field = format!("{field}.matches[{index}]");
-    let refuse = |name: &str| {
-        let field = format!("{field}.{name}");
-        move |invalid: Invalid| Problem::new(Severity::Refused, Reason::UnsupportedValue, field, invalid.to_string())
+    let refuse = |name: &str, invalid: &Invalid| {
+        let field = format!("{field}.matches[{index}].{name}");
+        Problem::new(Severity::Refused, Reason::UnsupportedValue, field, invalid.to_string())
     };
-    let path = path(&written.path).map_err(refuse("path.value"))?;
+    let path = path(&written.path).map_err(|invalid| refuse("path.value", &invalid))?;
     let method = match &written.method {
         None => None,
         Some(HttpMethod::Unknown(method)) => {
             let invalid = Invalid::new(method, "it is not a method of HTTP", "use one such as GET or POST");
-            return Err(refuse("method")(invalid));
+            return Err(refuse("method", &invalid));
         }
         Some(method) => Some(Arc::from(method.as_str())),
     };
-    let headers = headers(&written.headers).map_err(|(at, invalid)| refuse(&at)(invalid))?;
-    let queries = queries(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
+    let headers = headers(&written.headers).map_err(|(at, invalid)| refuse(&at, &invalid))?;
+    let queries = queries(written).map_err(|(at, invalid)| refuse(&at, &invalid))?;
     Ok(Match { path, method, headers, queries, grpc: None })
 }
 

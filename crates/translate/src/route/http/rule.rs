@@ -35,7 +35,7 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &
     let mut handling = filters::read(&rule.filters, Level::Rule { prefixes_only, owner }, field)?;
     if handling.redirect.is_some() && !rule.backend_refs.is_empty() {
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
-        return Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message));
+        return Err(fault(Reason::IncompatibleFilters, format_args!("{field}.backendRefs"), message));
     }
     filters::answers_alone(&handling, &rule.backend_refs, field)?;
     backends::read(&rule.backend_refs, owner.kind, field, &mut handling)?;
@@ -59,7 +59,7 @@ fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Proble
         && backend > request
     {
         let message = "one try may not take longer than the whole request; shorten it, or lengthen request";
-        return Err(fault(Reason::UnsupportedValue, &format!("{field}.timeouts.backendRequest"), message));
+        return Err(fault(Reason::UnsupportedValue, format_args!("{field}.timeouts.backendRequest"), message));
     }
     Ok(Timeouts { request, backend_request, stream_idle: None })
 }
