@@ -49,7 +49,7 @@ impl ServicePort {
         self.cluster_name_with("")
     }
 
-    /// The same with something behind it. Many names are made for each change, and formatting takes most of that.
+    /// The same with something behind it. Concatenated, since every reference to a backend makes a name and formatting one takes longer.
     fn cluster_name_with(&self, suffix: &str) -> String {
         let transport = match self.transport {
             Transport::Tcp => "",
