@@ -14,9 +14,9 @@ const ANY: &str = "[^/]+";
 
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
 pub(super) fn read(index: usize, written: &GrpcRouteMatch, field: &str) -> Result<Match, Problem> {
-    let field = format!("{field}.matches[{index}]");
     let refuse = |(name, invalid): (String, Invalid)| {
-        Problem::new(Severity::Refused, Reason::UnsupportedValue, format!("{field}.{name}"), invalid.to_string())
+        let field = format!("{field}.matches[{index}].{name}");
+        Problem::new(Severity::Refused, Reason::UnsupportedValue, field, invalid.to_string())
     };
     let (path, length) = match &written.method {
         None => (Path::Prefix("/".into()), Grpc::default()),
