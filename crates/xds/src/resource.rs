@@ -12,12 +12,13 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 /// to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceType {
+    /// `envoy.extensions.transport_sockets.tls.v3.Secret` (SDS). Envoy closes no connection because a secret changes, so a
+    /// changed cluster must not connect by what a secret said before: such a connection would stay.
+    Secret,
     /// `envoy.config.cluster.v3.Cluster` (CDS).
     Cluster,
     /// `envoy.config.endpoint.v3.ClusterLoadAssignment` (EDS). By convention a cluster's endpoints have its name.
     Endpoints,
-    /// `envoy.extensions.transport_sockets.tls.v3.Secret` (SDS).
-    Secret,
     /// `envoy.config.core.v3.TypedExtensionConfig` (ECDS): what filters of listeners say that routes refer to.
     ExtensionConfig,
     /// `envoy.config.listener.v3.Listener` (LDS).
@@ -29,14 +30,14 @@ pub enum ResourceType {
 impl ResourceType {
     /// Every type, in make-before-break order.
     pub const ALL: [Self; 6] =
-        [Self::Cluster, Self::Endpoints, Self::Secret, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
+        [Self::Secret, Self::Cluster, Self::Endpoints, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
 
     /// The name of its message, without the package.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Secret => "Secret",
             Self::Cluster => "Cluster",
             Self::Endpoints => "ClusterLoadAssignment",
-            Self::Secret => "Secret",
             Self::ExtensionConfig => "TypedExtensionConfig",
             Self::Listener => "Listener",
             Self::RouteConfiguration => "RouteConfiguration",
@@ -46,9 +47,9 @@ impl ResourceType {
     /// The type URL, as it stands in requests, responses and `Any`.
     pub const fn type_url(self) -> &'static str {
         match self {
+            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
             Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
             Self::ExtensionConfig => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
             Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",

@@ -203,6 +203,10 @@ impl Stream {
             self.begin(now);
             self.arrange_extensions();
             for kind in ResourceType::ALL {
+                // A cluster does not overtake the secrets that it may refer to.
+                if kind == ResourceType::Cluster && self.types[ResourceType::Secret.index()].blocked {
+                    continue;
+                }
                 let response = match self.protocol {
                     Protocol::Delta => self.compose_delta(kind, now),
                     Protocol::Sotw => self.compose_sotw(kind, now),

@@ -81,6 +81,46 @@ async fn only_who_shows_the_name_and_an_authority_of_the_policy_gets_requests() 
     world.end().await
 }
 
+/// A proxy learns of a cluster and of the authorities that it refers to one after the other. A connection that comes in between must
+/// not be judged by the authorities of before: it would stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_and_an_authority_that_change_at_once_leave_no_connection_by_the_authority_of_before() -> Result<()> {
+    let names = ["backend.example", "*.wild.example"].map(str::to_owned);
+    let own = Certificate::new(&names, KeyKind::Ecdsa)?;
+    let other = Certificate::new(&names, KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", (LOOPBACK, 0).into(), own.server(None)?).await?;
+    let said = |name: &str, certificate: &Certificate| {
+        format!("{}{}", tls_policy("p", &by_ca(&format!("hostname: {name}"))), authority(&certificate.certificate))
+    };
+    let (trusted, foreign) = (said("a.wild.example", &own), said("backend.example", &other));
+    let world = World::start(&echo, &trusted).await?;
+    let mut load = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let target = world.target.clone();
+        load.spawn(async move {
+            loop {
+                // What it gets does not matter: it only has connections be there at every moment.
+                let _ = client::send(&target, &Request::get("example.com", "/load")).await;
+            }
+        });
+    }
+    for _ in 0..5 {
+        for (said, status) in [(&trusted, 200), (&foreign, 503)] {
+            world.portcullis.write("more.yaml", said)?;
+            let settled = eventually(TIMEOUT, async || {
+                for _ in 0..20 {
+                    let seen = world.get().await?.status;
+                    ensure!(seen == status, "{seen} where {status} is expected");
+                }
+                Ok(())
+            });
+            settled.await.with_context(|| world.portcullis.log_tail())?;
+        }
+    }
+    load.shutdown().await;
+    world.end().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_reach_a_backend_in_http_2_over_tls_and_end_where_its_policy_is_not_valid() -> Result<()> {
     let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;

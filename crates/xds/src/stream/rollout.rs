@@ -2,7 +2,7 @@
 //!
 //! A rollout takes a stream from one snapshot to the next in four steps:
 //!
-//! 1. **Make.** Clusters that are new or changed, their endpoints, and secrets. Envoy acknowledges clusters when they
+//! 1. **Make.** Secrets, clusters that are new or changed, and their endpoints. Envoy acknowledges clusters when they
 //!    are warm, so the acknowledgement is the sign that routes may use them.
 //! 2. **Extend.** Configurations of extensions, which name clusters and which routes refer to by what they say, with what
 //!    the routes of before refer to (see [`super::union`]).

@@ -30,9 +30,9 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::Delta, Protocol::Sotw];
 
 fn kind(abbreviation: &str) -> ResourceType {
     match abbreviation {
+        "SDS" => ResourceType::Secret,
         "CDS" => ResourceType::Cluster,
         "EDS" => ResourceType::Endpoints,
-        "SDS" => ResourceType::Secret,
         "ECDS" => ResourceType::ExtensionConfig,
         "LDS" => ResourceType::Listener,
         "RDS" => ResourceType::RouteConfiguration,
@@ -41,7 +41,7 @@ fn kind(abbreviation: &str) -> ResourceType {
 }
 
 fn abbreviation(kind: ResourceType) -> &'static str {
-    ["CDS", "EDS", "SDS", "ECDS", "LDS", "RDS"][kind.index()]
+    ["SDS", "CDS", "EDS", "ECDS", "LDS", "RDS"][kind.index()]
 }
 
 /// A resource whose body says what it is.

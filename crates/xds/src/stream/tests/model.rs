@@ -118,7 +118,10 @@ impl Envoy {
         self.loose |= self.protocol == Protocol::Sotw;
         // What was withheld is lost, so the server cannot know that these are not in use yet.
         self.warm.extend(std::mem::take(&mut self.warming));
-        for kind in std::mem::take(&mut self.asked) {
+        // As Envoy does: clusters first.
+        let asked = std::mem::take(&mut self.asked);
+        let (first, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|kind| *kind == Cluster);
+        for kind in first.into_iter().chain(others) {
             let names: Vec<_> = self.names.get(&kind).into_iter().flatten().cloned().collect();
             self.send(kind, &names, &[], None);
         }

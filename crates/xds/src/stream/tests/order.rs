@@ -245,12 +245,57 @@ fn secrets_are_sent_at_once_and_before_listeners() {
     for request in ["CDS", "LDS", "SDS +s"] {
         client.ask(request);
     }
-    client.is_sent(&["CDS a@1", "SDS s@1"]);
+    client.is_sent(&["SDS s@1", "CDS a@1"]);
     client.ack("CDS");
     client.ack("SDS");
     client.accepts("LDS l@1");
     client.shall_have("CDS a@1; LDS l@1; SDS s@2");
     client.is_sent(&["SDS s@2"]);
+}
+
+/// Up to date, with a cluster that refers to a secret.
+fn both_with_a_secret() -> [Script; 2] {
+    let mut clients = PROTOCOLS.map(|protocol| Script::new(protocol, "CDS a@1; EDS a@1; SDS s@1"));
+    for client in &mut clients {
+        for (kind, names) in [("CDS", &[][..]), ("EDS", &["a"]), ("SDS", &["s"])] {
+            client.ask(&request(client.protocol, kind, names));
+        }
+        client.sent();
+        for kind in ["SDS", "CDS", "EDS"] {
+            client.ack(kind);
+        }
+        client.is_sent(&[]);
+    }
+    clients
+}
+
+#[test]
+fn a_secret_precedes_the_cluster_that_refers_to_it() {
+    for mut client in both_with_a_secret() {
+        client.shall_have("CDS a@2; EDS a@1; SDS s@2");
+        client.is_sent(&["SDS s@2", "CDS a@2", "EDS a@1"]);
+    }
+}
+
+#[test]
+fn a_cluster_does_not_overtake_a_secret_that_waits_for_an_answer_but_waits_no_longer_than_the_bound() {
+    for mut client in both_with_a_secret() {
+        client.shall_have("CDS a@1; EDS a@1; SDS s@2");
+        client.is_sent(&["SDS s@2"]);
+        client.shall_have("CDS a@2; EDS a@1; SDS s@3");
+        client.is_sent(&[]);
+        client.ack("SDS");
+        client.is_sent(&["SDS s@3", "CDS a@2", "EDS a@1"]);
+    }
+    for mut client in both_with_a_secret() {
+        client.shall_have("CDS a@1; EDS a@1; SDS s@2");
+        client.is_sent(&["SDS s@2"]);
+        client.shall_have("CDS a@2; EDS a@1; SDS s@3");
+        client.wait(GATE / 2);
+        client.is_sent(&[]);
+        client.wait(GATE / 2);
+        client.is_sent(&["SDS s@3", "CDS a@2", "EDS a@1"]);
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn what_an_outdated_client_has_from_before_is_not_taken_from_it() {
     script.is_sent(&[]);
     // What its routes use stays, and what changes in it follows.
     script.shall_have("CDS c@1; EDS a@2 c@1; SDS s@2; LDS l@2; RDS r@2");
-    script.is_sent(&["CDS c@1", "EDS a@2 c@1", "SDS s@2"]);
+    script.is_sent(&["SDS s@2", "CDS c@1", "EDS a@2 c@1"]);
     script.settle();
     script.wait(10 * GATE);
     script.is_sent(&[]);
