@@ -6,7 +6,10 @@ use serde_json::Value;
 use crate::{
     Kind, Object, ObjectId, ObjectMeta, Violation,
     group::KGATEWAY_GROUP,
-    schema::openapi::{self, Node, Path, WrongType},
+    schema::{
+        Schema,
+        openapi::{self, Node, Path, WrongType},
+    },
 };
 
 #[cfg(test)]
@@ -157,11 +160,23 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
         *place = json;
     }
     let id = name(manifest, kind, default_namespace)?;
-    let unknown_fields = match kind.spec_schema() {
+    let Schema { table, refuses_unknown, .. } = kind.schema();
+    let unknown_fields = match table {
         Some(table) => survey(&id, manifest, table)?,
         None => Vec::new(),
     };
-    let object = typed(id, manifest)?;
+    if let Some(table) = table.filter(|_| refuses_unknown)
+        && let Some(spec) = manifest.get_mut("spec")
+    {
+        // Where a type refuses them too, nothing of the object would be there to be refused.
+        openapi::prune(table, spec);
+    }
+    let mut object = typed(id, manifest)?;
+    if refuses_unknown {
+        // What stands beside the spec is no part of what is asked for.
+        let paths = unknown_fields.iter().filter(|path| path.starts_with("spec."));
+        object.set_unknown(paths.map(|path| path.clone().into_boxed_str()).collect());
+    }
     Ok(Decoded { object, unknown_fields })
 }
 

@@ -70,6 +70,9 @@ pub(crate) trait Resource {
         Vec::new()
     }
 
+    /// Takes the paths of the fields that are set and that the table does not know, where the schema refuses these.
+    fn set_unknown(&mut self, _paths: Vec<Box<str>>) {}
+
     /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.
     fn keeps(&self, _path: &str) -> bool {
         false
@@ -132,6 +135,10 @@ impl<S: Spec> Resource for CustomResource<S> {
 
     fn refused(&self) -> Vec<RefusedField> {
         self.spec.refused()
+    }
+
+    fn set_unknown(&mut self, paths: Vec<Box<str>>) {
+        self.spec.set_unknown(paths);
     }
 
     fn keeps(&self, path: &str) -> bool {

@@ -23,6 +23,8 @@ pub(crate) struct Schema {
     pub(crate) own: Option<Own>,
     /// Where JSON stands whose nulls are content, as a JSON pointer.
     pub(crate) nulls: Option<&'static str>,
+    /// Whether an object is refused for a field that the table does not know.
+    pub(crate) refuses_unknown: bool,
 }
 
 /// A rule that a CRD of our own writes in CEL.
@@ -49,7 +51,7 @@ pub(crate) struct Own {
 
 impl Schema {
     /// The schema of a kind without a CRD.
-    pub(crate) const NONE: Self = Self { table: None, own: None, nulls: None };
+    pub(crate) const NONE: Self = Self { table: None, own: None, nulls: None, refuses_unknown: false };
 
     pub(crate) const fn of(table: &'static Node) -> Self {
         Self { table: Some(table), ..Self::NONE }
@@ -57,6 +59,11 @@ impl Schema {
 
     pub(crate) const fn keeps_nulls(self, pointer: &'static str) -> Self {
         Self { nulls: Some(pointer), ..self }
+    }
+
+    /// Has [`Spec::set_unknown`] told of each field that the table does not know: it may be one that protects something.
+    pub(crate) const fn refuses_unknown(self) -> Self {
+        Self { refuses_unknown: true, ..self }
     }
 
     pub(crate) const fn own(self, own: Own) -> Self {
@@ -79,6 +86,9 @@ pub(crate) trait Spec: Serialize {
     fn refused(&self) -> Vec<RefusedField> {
         Vec::new()
     }
+
+    /// Takes the paths of the fields that are set and that the table does not know, where the schema refuses these.
+    fn set_unknown(&mut self, _paths: Vec<Box<str>>) {}
 
     /// A policy that cannot be read, for what is `invalid`, with the targets that can; none for a kind that is no policy.
     fn targets_only(_spec: &Value, _invalid: Violation) -> Option<Self>

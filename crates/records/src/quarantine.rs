@@ -329,6 +329,16 @@ mod tests {
         let targets = policy.targets_only(api::Violation::without_value("spec", "is set aside")).expect("a policy");
         assert!(targets.manifest().is_some());
         assert_eq!(kept_manifest(&targets), None);
+        let extension = |field: &str| {
+            let manifest = json!({
+                "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+                "metadata": {"namespace": "apps", "name": "e"},
+                "spec": {"extAuth": {"grpcService": {"backendRef": {"name": "s", "port": 80}}, field: true}},
+            });
+            api::decode(manifest).expect("an extension").object
+        };
+        assert!(kept_manifest(&extension("failOpen")).is_some());
+        assert_eq!(kept_manifest(&extension("newer")), None);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{
     internal,
     route::backend_ref,
     tables::input::{Config, ConfigMaps, Extensions, Secrets},
-    violation::sound,
+    violation::{honoured, sound},
 };
 
 tables! {
@@ -42,7 +42,9 @@ impl Lookup for ExtensionRow {
     fn compute(scope: &Scope<'_>, id: &NsName) -> Option<Judged> {
         let written = scope.get::<Extensions>(id)?;
         let mut references = References { scope, namespace: &id.namespace, warnings: Vec::new() };
-        let extension = sound(&Object::GatewayExtension((*written).clone()))
+        let object = Object::GatewayExtension((*written).clone());
+        let extension = honoured(&object)
+            .and_then(|()| sound(&object))
             .and_then(|()| Extension::read(id, &written.spec, &mut references))
             .map(Arc::new);
         Some(Judged { extension, warnings: references.warnings })

@@ -10,15 +10,18 @@ use crate::{Kind, Object};
 /// `kind`, which the items of some lists lack, are not read.
 ///
 /// Means the same as [`decode`](super::decode) but for what an API server answers for: unknown fields are not looked for,
-/// nor lists in the place of mappings within the object, and a missing `spec` is an empty one. What cannot be decoded
-/// comes with what [`decode_or_targets`] makes of it.
+/// nor lists in the place of mappings within the object, and a missing `spec` is an empty one. Of a kind that is refused for
+/// an unknown field all of this is looked for: a definition that is newer than this release lets one through. What cannot be
+/// decoded comes with what [`decode_or_targets`] makes of it.
 ///
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_json(kind: Kind, text: &str) -> Result<Object, (DecodeError, Option<Box<Object>>)> {
-    // A null counts as absent, which serde does not know. Hardly an object has one, be it in the text of an annotation,
-    // and looking for it costs next to nothing.
-    if !text.contains("null")
+    // Serde passes over what it does not know.
+    if !kind.schema().refuses_unknown
+        // A null counts as absent, which serde does not know. Hardly an object has one, be it in the text of an annotation,
+        // and looking for it costs next to nothing.
+        && !text.contains("null")
         // Serde would take a list in the place of a mapping, item by item.
         && text.trim_start().starts_with('{')
         && let Some(object) = straight(kind, text)

@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    honoured::{Affects, Refused, RefusedField},
     meta::CustomResource,
     schema::{Schema, Spec, rules::Broken},
     shared::BackendRef,
@@ -53,6 +54,10 @@ pub struct GatewayExtensionSpec {
     /// Logs people in.
     #[serde(skip_serializing_if = "Option::is_none", rename = "oauth2")]
     pub oauth2: Option<Box<OAuth2>>,
+    /// Where fields stand that are set and that this release has never heard of, such as `spec.jwt.providers[0].audience`,
+    /// sorted. One of them may be one that protects something.
+    #[serde(skip)]
+    pub unknown: Box<[Box<str>]>,
 }
 
 /// A gRPC service.
@@ -252,12 +257,33 @@ pub struct ExtensionReference {
 }
 
 impl Spec for GatewayExtensionSpec {
-    const SCHEMA: Schema = Schema::of(&schema::SPEC);
+    const SCHEMA: Schema = Schema::of(&schema::SPEC).refuses_unknown();
 
     fn check(&self, broken: &mut Broken) {
         rules::check(self, broken);
     }
+
+    fn refused(&self) -> Vec<RefusedField> {
+        let mut refused = Refused::default();
+        for path in &self.unknown {
+            refused.add(true, || path.to_string(), Affects::Object, UNKNOWN);
+        }
+        refused.0
+    }
+
+    fn set_unknown(&mut self, mut paths: Vec<Box<str>>) {
+        paths.sort_unstable();
+        self.unknown = paths.into();
+    }
+
+    /// That a field is there which nobody knows is kept, and refused.
+    fn keeps(&self, path: &str) -> bool {
+        self.unknown.binary_search_by(|unknown| (**unknown).cmp(path)).is_ok()
+    }
 }
+
+const UNKNOWN: &str =
+    "no such field is known here, and one that is left out could be one that protects: correct its name, or remove it";
 
 impl GatewayExtensionSpec {
     /// The member that is set; the first of several.

@@ -242,6 +242,11 @@ impl Object {
         self.resource().refused()
     }
 
+    /// Has the object know which of its fields nobody knows.
+    pub(crate) fn set_unknown(&mut self, paths: Vec<Box<str>>) {
+        self.resource_mut().set_unknown(paths);
+    }
+
     /// The object as a manifest; none of a slim model, which is not encoded again.
     pub fn manifest(&self) -> Option<Value> {
         let mut manifest = self.resource().encoded()?;

@@ -223,6 +223,30 @@ pub(crate) fn survey<'v>(
     Err(WrongType { path: path.to_string(), expected, value })
 }
 
+/// Takes out of a manifest the fields that the table does not know.
+pub(crate) fn prune(node: &Node, value: &mut Value) {
+    match (node, value) {
+        (Node::List { items, .. }, Value::Array(values)) => {
+            for value in values {
+                prune(items, value);
+            }
+        }
+        (Node::Map { values: node, .. }, Value::Object(values)) => {
+            for value in values.values_mut() {
+                prune(node, value);
+            }
+        }
+        (Node::Object(fields), Value::Object(values)) => values.retain(|key, value| {
+            let known = fields.iter().find(|field| field.name == key);
+            if let Some(field) = known {
+                prune(field.node, value);
+            }
+            known.is_some()
+        }),
+        _ => {}
+    }
+}
+
 impl Text {
     /// The first rule that the value breaks: what is too long is not told that it looks wrong, too.
     fn check(&self, value: &str, path: Path<'_>) -> Option<Violation> {

@@ -139,7 +139,7 @@ fn manifest(
             }
             let id = object.id();
             for field in decoded.unknown_fields {
-                // What is not known and may protect something has an effect, and the policy's own report has it.
+                // What is not known and may protect something has an effect, and the object's own report has it.
                 let effect = if object.keeps(&field) { "" } else { " and has no effect" };
                 let message = format!("this field is not known{effect}: correct its name, or remove it");
                 problems.push((place(&field), Problem::new(Severity::Ignored, Reason::UnknownField, &field, message)));

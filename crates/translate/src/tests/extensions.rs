@@ -104,6 +104,49 @@ fn nobody_learns_of_an_extension_that_he_may_not_ask_whether_it_is_there() {
     assert_eq!(accepted(&scene, "apps/shop"), without);
 }
 
+#[test]
+fn a_field_that_nobody_knows_closes_what_asks_the_extension_and_nothing_else() {
+    let mut scene = Scene::new([
+        gateway("edge", json!([http("web", 80, "")])),
+        service("s"),
+        route("shop", json!({"hostnames": ["shop.example"]})),
+        route("other", json!({"hostnames": ["other.example"]})),
+        judge("apps/newer", 403),
+        judge("apps/judge", 403),
+        judged("shop", json!({"name": "newer"})),
+        judged("other", json!({"name": "judge"})),
+    ]);
+    let row = |scene: &Scene, host: &str| {
+        let routes = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let hosts = routes["virtualHosts"].as_array().expect("hosts").clone();
+        let host = hosts.into_iter().find(|at| at["domains"] == json!([host])).expect("the host");
+        host["routes"][0].clone()
+    };
+    let rows = |scene: &Scene| [row(scene, "shop.example"), row(scene, "other.example")];
+    let before = rows(&scene);
+    assert!(before.iter().all(|row| row["route"].is_object()));
+
+    let mut newer = judge("apps/newer", 403);
+    newer["spec"]["extAuth"]["grpcService"]["onlyFor"] = json!(["shop"]);
+    scene.put(newer);
+    let [shop, other] = rows(&scene);
+    assert_eq!(shop["directResponse"]["status"], 500);
+    assert_eq!(other, before[1]);
+    let field = "spec.extAuth.grpcService.onlyFor: no such field is known here";
+    let told = scene.status(Kind::GatewayExtension, "apps/newer")["conditions"][0].clone();
+    let message = told["message"].as_str().expect("a message");
+    assert_eq!(told["status"], "False");
+    assert!(message.starts_with(field) && message.ends_with("correct its name, or remove it"), "{message}");
+    let (status, message) = accepted(&scene, "apps/shop");
+    let why = format!("spec.extAuth.extensionRef: GatewayExtension apps/newer is not valid: {field}");
+    assert!(status == "False" && message.starts_with(&why), "{message}");
+    assert_eq!(scene.status(Kind::GatewayExtension, "apps/judge")["conditions"][0]["status"], "True");
+    assert_eq!(accepted(&scene, "apps/other").0, "True");
+
+    scene.put(judge("apps/newer", 403));
+    assert_eq!(rows(&scene), before);
+}
+
 /// Ten judges, each asked by one tenth of the routes.
 fn asked(routes: usize) -> Scene {
     let extensions = (0..10).map(|index| judge(&format!("apps/judge{index}"), 403));

@@ -1,13 +1,16 @@
 use serde_json::{Value, json};
 
-use crate::{Object, decode, violations};
+use crate::{Kind, Object, decode, decode_json, violations};
 
-fn object(spec: &Value) -> Object {
-    let manifest = json!({
+fn manifest(spec: &Value) -> Value {
+    json!({
         "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
         "metadata": { "name": "e" }, "spec": spec,
-    });
-    let decoded = decode(manifest).expect("a GatewayExtension");
+    })
+}
+
+fn object(spec: &Value) -> Object {
+    let decoded = decode(manifest(spec)).expect("a GatewayExtension");
     assert_eq!(decoded.unknown_fields, [""; 0]);
     decoded.object
 }
@@ -76,6 +79,42 @@ fn what_the_schema_refuses_is_told() {
     for (spec, at) in cases {
         assert_eq!(broken(&spec), [at], "{spec}");
     }
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_refused_wherever_it_stands_and_the_rest_is_read() {
+    let provider = json!({"name": "p", "audience": ["shop"], "jwks": {"local": {"inline": "{}"}}});
+    let backend = json!({"name": "s", "port": 80, "zone": "a"});
+    let mode = json!({"requestBodyMode": "BUFFERED", "newerMode": "SEND"});
+    let cases = [
+        (json!({"extAuth": {"grpcService": service()}, "onlyFor": {"routes": ["r"]}}), "spec.onlyFor"),
+        (json!({"jwt": {"providers": [provider]}}), "spec.jwt.providers[0].audience"),
+        (json!({"extAuth": {"grpcService": {"backendRef": backend}}}), "spec.extAuth.grpcService.backendRef.zone"),
+        (
+            json!({"extProc": {"grpcService": service(), "processingMode": mode}}),
+            "spec.extProc.processingMode.newerMode",
+        ),
+    ];
+    for (spec, path) in cases {
+        let decoded = decode(manifest(&spec)).expect("a GatewayExtension");
+        assert_eq!(decoded.unknown_fields, [path]);
+        let object = decoded.object;
+        let refused: Vec<_> = object.refused_fields().into_iter().map(|field| field.path).collect();
+        assert_eq!(refused, [path]);
+        assert!(object.keeps(path) && !object.keeps("spec.type"), "{path}");
+        assert!(violations(&object).is_empty(), "{path}");
+        assert_eq!(decode_json(Kind::GatewayExtension, &manifest(&spec).to_string()), Ok(object), "{path}");
+    }
+}
+
+#[test]
+fn of_fields_that_nobody_knows_each_is_refused_and_none_that_stands_beside_the_spec() {
+    let mut manifest = manifest(&json!({"extAuth": {"grpcService": service(), "z": 1, "b": 2}, "a": {"c": 3}}));
+    manifest["data"] = json!({});
+    let decoded = decode(manifest).expect("a GatewayExtension");
+    assert_eq!(decoded.unknown_fields, ["data", "spec.a", "spec.extAuth.b", "spec.extAuth.z"]);
+    let refused: Vec<_> = decoded.object.refused_fields().into_iter().map(|field| field.path).collect();
+    assert_eq!(refused, ["spec.a", "spec.extAuth.b", "spec.extAuth.z"]);
 }
 
 /// Every field that the schema has, by its path; where there are several kinds of items, of the first.

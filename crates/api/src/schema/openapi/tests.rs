@@ -46,6 +46,15 @@ fn a_long_value_is_cut_where_it_is_told() {
 }
 
 #[test]
+fn what_a_table_does_not_know_is_taken_out_and_the_rest_left_as_it_is() {
+    static ENTRIES: Node = Node::List { min: 0, max: 9, unique: Unique::No, items: &ENTRY };
+    static BY_NAME: Node = Node::Map { max: 9, values: &ENTRIES };
+    let mut value = json!({ "any": [{ "k": "a", "l": { "k": "b" } }, {}, { "l": null }, 5], "other": { "l": 1 } });
+    prune(&BY_NAME, &mut value);
+    assert_eq!(value, json!({ "any": [{ "k": "a" }, {}, {}, 5], "other": { "l": 1 } }));
+}
+
+#[test]
 fn numbers_lists_and_mappings_are_told_their_bounds() {
     let number = Node::Number { min: 1, max: 9, values: &[] };
     assert_eq!(broken(&number, &json!(0)), ["f is \"0\": must be a number from 1 to 9"]);

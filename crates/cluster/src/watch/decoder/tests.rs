@@ -95,6 +95,22 @@ fn a_policy_that_cannot_be_decoded_comes_with_its_targets() {
 }
 
 #[test]
+fn an_extension_comes_with_the_fields_that_nobody_knows() {
+    let provider = json!({ "name": "p", "audience": ["shop"], "jwks": { "local": { "inline": "{}" } } });
+    let extension = json!({
+        "metadata": { "name": "e", "namespace": "n", "resourceVersion": "3" }, "spec": { "jwt": { "providers": [provider] } },
+    });
+    let event = json!({ "type": "ADDED", "object": extension });
+    let (Line::Applied(WatchedObject { payload: Payload::Object { object, .. }, .. }), _) =
+        line(Kind::GatewayExtension, &event)
+    else {
+        panic!("no object")
+    };
+    let refused: Vec<_> = object.refused_fields().into_iter().map(|field| field.path).collect();
+    assert_eq!(refused, ["spec.jwt.providers[0].audience"]);
+}
+
+#[test]
 fn a_secret_that_cannot_be_decoded_is_told_without_what_it_holds() {
     let secret = json!({ "metadata": { "name": "s", "namespace": "n" }, "data": { "password": 271_828 } });
     let line = json!({ "type": "ADDED", "object": secret }).to_string();
