@@ -51,6 +51,15 @@ pub const JUDGE: &str = "x-test-judge";
 /// What a processor is to do.
 pub const PROCESS: &str = "x-test-process";
 
+/// Headers that no proxy may take from a provider.
+const BREAKING: [(&str, &str); 5] = [
+    ("content-length", "1"),
+    ("transfer-encoding", "chunked"),
+    ("cdn-loop", ""),
+    ("x-forwarded-client-cert", "By=nobody"),
+    ("x_user", "admin"),
+];
+
 /// What a provider that floods says at once, in bytes: more than any proxy keeps for a request.
 const FLOOD: usize = 24 << 20;
 
@@ -141,10 +150,8 @@ impl Authorization for Provider {
                     vec![text(set("x-bad\r\nx-smuggled: 1", "1")), text(set("x-value", "1\r\nx-smuggled: 1"))];
                 (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
             }
-            // What no proxy may pass on.
             Some("break") => {
-                let headers = [("content-length", "1"), ("transfer-encoding", "chunked"), ("cdn-loop", "")];
-                let headers = headers.map(|(name, value)| text(set(name, value))).into();
+                let headers = BREAKING.map(|(name, value)| text(set(name, value))).into();
                 (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
             }
             _ => {
@@ -265,8 +272,7 @@ async fn processed(name: &str, asked: ProcessingRequest) -> Result<ProcessingRes
                 Answer::ResponseBody(BodyResponse { response: common(vec![], Some(b"garbage".to_vec())) })
             }
             Some("break") => {
-                let headers = [("content-length", "1"), ("transfer-encoding", "chunked")];
-                let headers = headers.map(|(name, value)| set(name, value)).into();
+                let headers = BREAKING.map(|(name, value)| set(name, value)).into();
                 Answer::RequestHeaders(HeadersResponse { response: common(headers, None) })
             }
             _ => Answer::RequestHeaders(HeadersResponse { response: common(vec![set("x-processed-by", name)], None) }),

@@ -2,7 +2,8 @@
 //! each name for each Gateway.
 //!
 //! Routes refer to entries of these by name. All that is repeated in a message has a key and begins with it, so that the
-//! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is).
+//! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is). Of one key it keeps
+//! the new entry, so what lets in others has another key.
 
 use std::{
     fmt,

@@ -9,36 +9,35 @@ use envoy_types::pb::envoy::{
 use ir::{NsName, listener::TlsSecret};
 use prost::Message;
 
-use crate::{ads, resource::Encoded};
+use crate::{ads, bytes, resource::Encoded};
+
+/// What names of resources begin with that hold what is shown to a provider, and what proves cookies.
+const CLIENT: &str = "oauth2/client/";
+const COOKIES: &str = "oauth2/cookies/";
 
 /// The two secrets by which people log in. Each is a resource of its own, so that a change of one changes no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LoginSecret {
-    /// What the proxy shows the provider.
-    Client,
+    /// What the proxy shows the provider, with a hash of who that is and for which client. A secret comes to a proxy before the
+    /// routes that go with it, so that of another provider has another name: routes of before would show it to theirs.
+    Client(bytes::Hash),
     /// What proves that a cookie is of the proxies of this Gateway.
     Cookies,
 }
 
 impl LoginSecret {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Client, Self::Cookies];
-
-    fn prefix(self) -> &'static str {
+    /// The resource of a GatewayExtension.
+    pub fn resource_name(self, extension: &NsName) -> String {
         match self {
-            Self::Client => "oauth2/client/",
-            Self::Cookies => "oauth2/cookies/",
+            Self::Client(provider) => format!("{CLIENT}{extension}@{}", bytes::short_name(&provider)),
+            Self::Cookies => format!("{COOKIES}{extension}"),
         }
     }
 
-    /// The resource of a GatewayExtension.
-    pub fn resource_name(self, extension: &NsName) -> String {
-        format!("{}{extension}", self.prefix())
-    }
-
     /// The GatewayExtension whose resource has this name.
-    pub fn extension_of(self, resource: &str) -> Option<&str> {
-        resource.strip_prefix(self.prefix())
+    pub fn extension_of(resource: &str) -> Option<&str> {
+        let of_client = || Some(resource.strip_prefix(CLIENT)?.rsplit_once('@')?.0);
+        resource.strip_prefix(COOKIES).or_else(of_client)
     }
 
     /// Where a filter finds it.

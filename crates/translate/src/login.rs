@@ -17,11 +17,19 @@ pub(crate) fn secret(scope: &Scope<'_>, gateway: &NsName, extension: &NsName, pa
             let key = scope.get::<LoginSeed>(&())?.key(gateway, extension);
             Some(part.resource(extension, &key))
         }
-        LoginSecret::Client => {
+        LoginSecret::Client(_) => {
             let judged = scope.get::<ExtensionRow>(extension)?;
-            let id = judged.extension.as_ref().ok()?.provider.client_secret()?;
+            let provider = &judged.extension.as_ref().ok()?.provider;
+            // What is for another provider has another name.
+            let id = provider.client_secret().filter(|_| provider.login_secret() == Some(part))?;
             let stored = scope.get::<Secrets>(id)?;
             client_secret(&stored).ok().map(|bytes| part.resource(extension, bytes))
         }
     }
+}
+
+/// What is shown to who logs people in by a GatewayExtension; none where that cannot be asked.
+pub(crate) fn client(scope: &Scope<'_>, extension: &NsName) -> Option<LoginSecret> {
+    let judged = scope.get::<ExtensionRow>(extension)?;
+    judged.extension.as_ref().ok()?.provider.login_secret()
 }

@@ -187,7 +187,7 @@ impl Derived for ReferredEntry {
             offer(scope, part);
         }
         if let ExtensionEntry::Login(extension) = entry {
-            for part in LoginSecret::ALL {
+            for part in [LoginSecret::Cookies].into_iter().chain(login::client(scope, extension)) {
                 scope.demand::<Outputs>(OutputId::Login(gateway.clone(), extension.clone(), part));
             }
             return Some(());

@@ -13,7 +13,11 @@ use api::{
     gateway_extension::{self, Backoff, ExtensionReference, GatewayExtensionSpec, Retry},
     shared::BackendRef,
 };
-use envoy::{bytes::any, extensions::TokenJudges};
+use envoy::{
+    bytes::{self, any},
+    extensions::TokenJudges,
+    secret::LoginSecret,
+};
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -124,6 +128,11 @@ impl Provider {
         self.oauth2().map(|login| &login.secret)
     }
 
+    /// The same as proxies know it.
+    pub fn login_secret(&self) -> Option<LoginSecret> {
+        self.oauth2().map(|login| login.client)
+    }
+
     /// What a filter of tokens knows of it, be these its own or those of logins; none of one that judges none.
     pub fn token_judges(&self) -> Option<&TokenJudges> {
         let of_logins = || Some(&self.oauth2()?.tokens.as_ref()?.judges);
@@ -161,6 +170,12 @@ impl Extension {
         };
         Ok(Self { id: id.clone(), provider })
     }
+}
+
+/// The hash of these parts, each told from the next whatever stands in it.
+fn hash(parts: impl IntoIterator<Item = Vec<u8>>) -> bytes::Hash {
+    let parts = parts.into_iter().flat_map(|part| [part.len().to_be_bytes().to_vec(), part]);
+    bytes::version([&*parts.flatten().collect::<Vec<_>>()])
 }
 
 /// A fault at a field of an extension's spec.
@@ -382,13 +397,16 @@ fn retry(written: Option<&Retry>, on: &str, field: &str) -> Result<Option<RetryP
 
 /// What a provider may change in requests. By a header that frames a message it could pass a body off as a request of its
 /// own over a connection that routes of all namespaces share, and by the one that counts passings it could have requests go
-/// in circles.
+/// in circles. What a proxy keeps from its clients it sets no more than they: a request that is sent on to another route, as
+/// a redirect has it, is not looked at again. Of the latter, Envoy itself keeps `x-envoy-*`.
 fn mutation_rules() -> HeaderMutationRules {
     let framing = "connection|content-length|keep-alive|proxy-connection|transfer-encoding|upgrade|cdn-loop";
+    let of_proxy = header::OF_PROXY.join("|");
+    let regex = format!("(?i)({framing}|{of_proxy}|.*_.*)");
     HeaderMutationRules {
         // The route stays as it was chosen.
         allow_all_routing: Some(BoolValue { value: true }),
-        disallow_expression: Some(RegexMatcher { regex: format!("(?i)({framing})"), ..RegexMatcher::default() }),
+        disallow_expression: Some(RegexMatcher { regex, ..RegexMatcher::default() }),
         ..HeaderMutationRules::default()
     }
 }

@@ -37,6 +37,8 @@ pub enum JwtAuth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens {
     id: NsName,
+    /// By which routes require them, and others by another one.
+    name: Arc<str>,
     asked: Arc<[Asked]>,
     headers: Arc<[String]>,
     enforces: bool,
@@ -78,9 +80,10 @@ impl Unit for JwtAuth {
     fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
         let Self::Named(reference) = &self else { return Ok(self) };
         let extension = extension::find(extensions, reference)?;
-        let jwt::Jwt { asked, headers, enforces, .. } = extension::of_member(&extension, "jwt", Provider::jwt)?;
+        let jwt::Jwt { judges, asked, headers, enforces, .. } = extension::of_member(&extension, "jwt", Provider::jwt)?;
         Ok(Self::By(Tokens {
             id: extension.id.clone(),
+            name: judges.name().into(),
             asked: asked.clone(),
             headers: headers.clone(),
             enforces: *enforces,
@@ -88,14 +91,8 @@ impl Unit for JwtAuth {
     }
 
     fn slots(&self) -> Vec<Slot> {
-        let Self::By(Tokens { id, asked, headers, .. }) = self else { return Vec::new() };
-        jwt::judged(
-            &id.to_string(),
-            ExtensionEntry::Tokens(id.clone()),
-            [slots::JWT_AUTH, slots::JWT_CLAIMS],
-            asked,
-            headers,
-        )
+        let Self::By(Tokens { id, name, asked, headers, .. }) = self else { return Vec::new() };
+        jwt::judged(name, ExtensionEntry::Tokens(id.clone()), [slots::JWT_AUTH, slots::JWT_CLAIMS], asked, headers)
     }
 
     fn disables(&self) -> bool {
@@ -108,11 +105,11 @@ impl Unit for JwtAuth {
     }
 
     fn explain(route: &Route) -> Option<String> {
-        let RequirementSpecifier::RequirementName(id) =
+        let RequirementSpecifier::RequirementName(name) =
             spec::said::<PerRouteConfig>(route, slots::JWT_AUTH)?.requirement_specifier?
         else {
             return None;
         };
-        Some(format!("tokens of GatewayExtension {id}"))
+        Some(format!("tokens of GatewayExtension {}", jwt::extension_of(&name)?))
     }
 }

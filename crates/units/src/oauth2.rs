@@ -94,7 +94,7 @@ impl Unit for OAuth2 {
     fn explain(route: &Route) -> Option<String> {
         let config = unwrapped::<EnvoyOAuth2>(route, slots::OAUTH2)?.config?;
         let Some(TokenFormation::HmacSecret(secret)) = config.credentials?.token_formation else { return None };
-        let id = LoginSecret::Cookies.extension_of(&secret.name)?;
+        let id = LoginSecret::extension_of(&secret.name)?;
         let judged =
             spec::said::<PerRouteConfig>(route, slots::OAUTH2_JWT).map_or("", |_| ", and its tokens are judged");
         Some(format!("people log in at {} (GatewayExtension {id}){judged}", config.authorization_endpoint))

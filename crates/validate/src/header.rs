@@ -114,10 +114,12 @@ pub fn client_name(header: &str) -> Result<String, Invalid> {
     Ok(lower)
 }
 
+/// The names that [`is_of_proxy`] tells by nothing but themselves.
+pub const OF_PROXY: [&str; 4] = ["x-forwarded-client-cert", "x-forwarded-for", "x-forwarded-proto", "x-request-id"];
+
 /// Whether a proxy keeps a header of this name, in lower case, from its clients: it writes it itself, or refuses it.
 pub fn is_of_proxy(lower: &str) -> bool {
-    const OWN: [&str; 4] = ["x-forwarded-client-cert", "x-forwarded-for", "x-forwarded-proto", "x-request-id"];
-    lower.starts_with("x-envoy-") || lower.contains('_') || OWN.contains(&lower)
+    lower.starts_with("x-envoy-") || lower.contains('_') || OF_PROXY.contains(&lower)
 }
 
 /// A header name to remove, in lower case.

@@ -1,4 +1,5 @@
-//! Tokens of logins, judged while things change: over connections of an earlier release, and as extensions change under load.
+//! Tokens, judged while things change: those of logins over connections of an earlier release, and all as extensions change under
+//! load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,10 +13,10 @@ use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use super::HOST;
-use super::guards::policy;
+use super::guards::{World, policy};
 use super::login_tokens::{AtServers, LOGIN, shown, with_tokens};
 use super::logins::expect;
-use super::tokens::{NEXT_TOKEN, TOKEN};
+use super::tokens::{KEY, NEXT_TOKEN, TOKEN};
 
 /// What listeners of an earlier release have not.
 const NEW_SLOT: &str = "oauth2.claims";
@@ -79,18 +80,18 @@ async fn over_connections_of_an_earlier_release_no_client_says_of_itself_what_a_
     at.world.portcullis.was_never_refused().await
 }
 
-/// Holds every answer to `request` against `is_right` while the extension says one of `words` after the other, each of which is
+/// Holds every answer to `request` against `is_right` while an extension `says` one of two words after the other, each of which is
 /// there once the answer to it `has_come`.
 async fn while_it_changes(
-    at: &AtServers,
+    target: &Target,
     request: &Request,
-    words: [&str; 2],
+    says: impl Fn(usize) -> Result<()>,
     has_come: impl Fn(usize, &Response) -> bool,
     is_right: impl Fn(&Response) -> bool,
 ) -> Result<()> {
     let is_done = AtomicBool::new(false);
     let asking = (0..ASKING).map(async |_| {
-        let mut connection = Connection::open(&at.world.target).await?;
+        let mut connection = Connection::open(target).await?;
         let mut answers = 0;
         while !is_done.load(Ordering::Relaxed) {
             let answer = connection.send(request).await?;
@@ -101,14 +102,14 @@ async fn while_it_changes(
     });
     let changing = async {
         for turn in 1..=CHANGES {
-            let word = turn % words.len();
-            at.says(words[word])?;
+            let word = turn % 2;
+            says(word)?;
             let come = eventually(TIMEOUT, async || {
-                let answer = send(&at.world.target, request).await?;
+                let answer = send(target, request).await?;
                 ensure!(has_come(word, &answer), "{answer:?}");
                 Ok(())
             });
-            come.await.with_context(|| words[word].to_owned())?;
+            come.await.with_context(|| format!("word {word}"))?;
         }
         is_done.store(true, Ordering::Relaxed);
         Ok(())
@@ -135,7 +136,7 @@ async fn no_cookie_that_a_login_does_not_prove_is_judged_while_an_extension_chan
     let statuses = [401, 302];
     let has_come = |word: usize, answer: &Response| answer.status == statuses[word];
     let is_right = |answer: &Response| statuses.contains(&answer.status);
-    while_it_changes(&at, &request, words.each_ref().map(String::as_str), has_come, is_right).await?;
+    while_it_changes(&at.world.target, &request, |word| at.says(&words[word]), has_come, is_right).await?;
     at.world.envoy.check().await?;
     at.world.portcullis.was_never_refused().await
 }
@@ -151,7 +152,41 @@ async fn a_sound_login_passes_each_time_while_an_extension_changes() -> Result<(
     let has_come = |word: usize, answer: &Response| says(answer)[word];
     // By the one word or by the other, and never by parts of both.
     let is_right = |answer: &Response| answer.status == 200 && says(answer).iter().filter(|said| **said).count() == 1;
-    while_it_changes(&at, &browser.request("/"), words.each_ref().map(String::as_str), has_come, is_right).await?;
+    let request = browser.request("/");
+    while_it_changes(&at.world.target, &request, |word| at.says(&words[word]), has_come, is_right).await?;
     at.world.envoy.check().await?;
     at.world.portcullis.was_never_refused().await
+}
+
+/// An extension that takes tokens, and a policy that goes by it and by what is said besides.
+fn by_either_word(mode: &str, more: &str) -> String {
+    let extension = format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {{namespace: infra, name: tokens}}
+spec: {{jwt: {{validationMode: {mode}, providers: [{{name: p, jwks: {{local: {{inline: '{KEY}'}}}}}}]}}}}
+"
+    );
+    extension + &policy(&format!("jwtAuth: {{extensionRef: {{name: tokens}}}}\n  {more}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_without_a_token_passes_while_an_extension_comes_to_need_none_and_routes_ask_for_more() -> Result<()> {
+    let payload = "metadata.filter_metadata['envoy.filters.http.jwt_authn'].payload";
+    let of_alice = format!("rbac: {{policy: {{matchExpressions: [\"{payload}.sub == 'alice'\"]}}}}");
+    let words = [by_either_word("Strict", ""), by_either_word("AllowMissing", &of_alice)];
+    let mut world = World::start(&words[0], &[]).await?;
+    let request = Request::get(HOST, "/");
+    let statuses = [401, 403];
+    eventually(TIMEOUT, async || expect(&send(&world.target, &request).await?, statuses[0])).await?;
+    let has_come = |word: usize, answer: &Response| answer.status == statuses[word];
+    let is_right = |answer: &Response| statuses.contains(&answer.status);
+    let says = |word: usize| world.portcullis.write("policy.yaml", &words[word]);
+    while_it_changes(&world.target, &request, says, has_come, is_right).await?;
+    let sound = request.header("authorization", &format!("Bearer {TOKEN}"));
+    expect(&send(&world.target, &sound).await?, 200)?;
+    world.envoy.check().await?;
+    world.portcullis.was_never_refused().await
 }

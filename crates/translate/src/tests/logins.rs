@@ -10,11 +10,16 @@ use super::{
     scene::{Scene, gateway, http, judged_login, login, login_grant, opaque, route, service},
 };
 
+/// What the names of secrets begin with; that of a client has a hash behind it.
 const CLIENT: &str = "oauth2/client/apps/login";
 const COOKIES: &str = "oauth2/cookies/apps/login";
 
 fn client(value: &str) -> Value {
-    opaque("client", json!({"client-secret": value}))
+    client_in("client", value)
+}
+
+fn client_in(name: &str, value: &str) -> Value {
+    opaque(name, json!({"client-secret": value}))
 }
 
 fn on(kind: &str, target: &str) -> Value {
@@ -42,8 +47,21 @@ fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
     Scene::new(own.into_iter().chain(objects))
 }
 
+/// The secrets of logins that a Gateway has.
+fn names(scene: &Scene, gateway: &str) -> Vec<String> {
+    let resources = scene.0.resources();
+    let of_gateway = resources.iter().filter(|(id, _)| id.to_string() == gateway).flat_map(|(_, all)| all);
+    let secrets = of_gateway.filter(|(key, _)| key.kind == ResourceKind::Secret).map(|(key, _)| key.name.to_string());
+    secrets.filter(|name| name.starts_with("oauth2/")).collect()
+}
+
+fn without_hash(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(name, _)| name)
+}
+
 fn secret(scene: &Scene, gateway: &str, name: &str) -> Option<Value> {
-    let secret = scene.resource(gateway, ResourceKind::Secret, name)?;
+    let name = names(scene, gateway).into_iter().find(|own| without_hash(own) == name)?;
+    let secret = scene.resource(gateway, ResourceKind::Secret, &name)?;
     Some(secret["genericSecret"]["secret"]["inlineBytes"].clone())
 }
 
@@ -55,18 +73,20 @@ fn row(scene: &Scene, host: &str) -> Value {
     host["routes"][0].clone()
 }
 
+/// The secrets that the route of a hostname names: what is shown to the provider, and what proves cookies.
+fn said(scene: &Scene, host: &str) -> [String; 2] {
+    let said = &row(scene, host)["typedPerFilterConfig"]["oauth2"]["filterChain"]["filters"][0];
+    let credentials = &said["typedConfig"]["config"]["credentials"];
+    ["tokenSecret", "hmacSecret"].map(|secret| credentials[secret]["name"].as_str().expect("a name").to_owned())
+}
+
 #[test]
 fn a_proxy_has_the_secrets_of_logins_that_its_routes_ask_for_and_no_others() {
     let scene = scene([client("hunter2"), on("HTTPRoute", "guarded")]);
     assert_eq!(secret(&scene, "infra/edge", CLIENT), Some(json!("aHVudGVyMg==")));
     assert!(secret(&scene, "infra/edge", COOKIES).is_some());
     assert_eq!((secret(&scene, "infra/other", CLIENT), secret(&scene, "infra/other", COOKIES)), (None, None));
-    let said = &row(&scene, "guarded.example")["typedPerFilterConfig"]["oauth2"]["filterChain"]["filters"][0];
-    let credentials = &said["typedConfig"]["config"]["credentials"];
-    assert_eq!(
-        (&credentials["tokenSecret"]["name"], &credentials["hmacSecret"]["name"]),
-        (&json!(CLIENT), &json!(COOKIES))
-    );
+    assert_eq!(names(&scene, "infra/edge"), said(&scene, "guarded.example"));
     assert!(row(&scene, "open.example").get("typedPerFilterConfig").is_none());
 }
 
@@ -88,11 +108,36 @@ fn a_gateway_that_has_people_log_in_has_the_secrets_for_that() {
 fn another_client_secret_changes_one_resource_and_wakes_no_route() {
     let mut scene = scene([client("hunter2"), on("HTTPRoute", "guarded")]);
     let changes = scene.put(client("hunter3"));
-    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, &*key.name)).collect();
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, without_hash(&key.name))).collect();
     assert_eq!(changed, [(ResourceKind::Secret, CLIENT)]);
     let stats = scene.0.engine().stats();
     let computed = |table: &str| stats.iter().find(|stats| stats.name == table).expect("a table").computed;
     assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (0, 0));
+}
+
+/// Secrets reach a proxy before the routes do.
+#[test]
+fn what_is_for_another_provider_is_shown_to_none_of_before() {
+    let both = [client("hunter2"), client_in("other", "swordfish"), on("HTTPRoute", "guarded")];
+    let mut scene = scene(both);
+    let [first, cookies] = said(&scene, "guarded.example");
+    let mut moved = login("login");
+    let oauth2 = &mut moved["spec"]["oauth2"];
+    oauth2["tokenEndpoint"] = json!("https://other.example/token");
+    oauth2["credentials"]["clientSecretRef"]["name"] = json!("other");
+    let changes = scene.put(moved);
+    let [now, same] = said(&scene, "guarded.example");
+    assert_eq!((names(&scene, "infra/edge"), &same), (vec![now.clone(), cookies.clone()], &cookies));
+    assert_ne!(now, first);
+    assert_eq!(secret(&scene, "infra/edge", CLIENT), Some(json!("c3dvcmRmaXNo")));
+    let changed = changes.resources.iter().filter(|(key, _)| key.kind == ResourceKind::Secret);
+    let mut changed = changed.map(|(key, to)| (key.name.to_string(), to.is_some())).collect::<Vec<_>>();
+    changed.sort_unstable();
+    let mut expected = [(first.clone(), false), (now, true)];
+    expected.sort_unstable();
+    assert_eq!(changed, expected);
+    scene.put(login("login"));
+    assert_eq!(said(&scene, "guarded.example"), [first, cookies]);
 }
 
 #[test]

@@ -35,8 +35,24 @@ fn filter(scene: &Scene) -> Value {
         .clone()
 }
 
+/// The extensions whose tokens are taken.
 fn requirements(scene: &Scene) -> Vec<String> {
-    filter(scene)["requirementMap"].as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()
+    let extension = |name: &String| name.split_once('@').expect("a word").0.to_owned();
+    filter(scene)["requirementMap"].as_object().into_iter().flat_map(|all| all.keys().map(extension)).collect()
+}
+
+/// Provider `p` of an extension.
+fn provider(scene: &Scene, extension: &str) -> Value {
+    let filter = filter(scene);
+    let is_meant = |name: &str| name.split_once('@').is_some_and(|(of, rest)| of == extension && rest.ends_with("/p"));
+    let mut all = filter["providers"].as_object().expect("providers").iter();
+    all.find(|(name, _)| is_meant(name)).expect("the provider").1.clone()
+}
+
+/// The name by which the route of a hostname requires tokens.
+fn required(scene: &Scene, host: &str) -> String {
+    let said = &row(scene, host)["typedPerFilterConfig"][RESOURCE]["requirementName"];
+    said.as_str().expect("a name").to_owned()
 }
 
 /// The route of a hostname in its JSON.
@@ -67,14 +83,36 @@ fn a_filter_that_nobody_refers_to_is_there_and_takes_no_token() {
 fn new_keys_change_one_resource_and_wake_no_route() {
     let mut scene = scene([tokens("a", &[key('A')]), on("guarded", "a")]);
     assert_eq!(requirements(&scene), ["apps/a"]);
-    let said = &row(&scene, "guarded.example")["typedPerFilterConfig"][RESOURCE];
-    assert_eq!(said["requirementName"], "apps/a");
+    assert!(filter(&scene)["requirementMap"].get(required(&scene, "guarded.example")).is_some());
     let changes = scene.put(tokens("a", &[key('B'), key('A')]));
     let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, &*key.name)).collect();
     assert_eq!(changed, [(ResourceKind::ExtensionConfig, RESOURCE)]);
     let stats = scene.0.engine().stats();
     let computed = |table: &str| stats.iter().find(|stats| stats.name == table).expect("a table").computed;
     assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (1, 0));
+}
+
+/// The filter reaches a proxy before the routes do.
+#[test]
+fn routes_are_told_of_a_judge_who_lets_in_others_by_a_name_of_his_own() {
+    let mut scene = scene([tokens("a", &[key('A')]), on("guarded", "a")]);
+    let first = required(&scene, "guarded.example");
+    for (member, value) in [("validationMode", json!("AllowMissing")), ("audiences", json!(["shop"]))] {
+        let mut other = tokens("a", &[key('A')]);
+        let jwt = &mut other["spec"]["jwt"];
+        let holder = if member == "audiences" { &mut jwt["providers"][0] } else { jwt };
+        holder[member] = value;
+        scene.put(other);
+        let now = required(&scene, "guarded.example");
+        assert_ne!(now, first, "{member}");
+        let filter = filter(&scene);
+        let known = |name: &str| filter["requirementMap"].get(name).is_some();
+        assert_eq!((known(&first), known(&now)), (false, true), "a proxy has both while its routes change");
+        let providers = filter["providers"].as_object().expect("providers");
+        assert!(providers.keys().all(|name| name.starts_with(&format!("{now}/"))), "{filter}");
+    }
+    scene.put(tokens("a", &[key('A')]));
+    assert_eq!(required(&scene, "guarded.example"), first);
 }
 
 /// A ConfigMap of the namespace of extensions.
@@ -152,10 +190,10 @@ fn who_is_no_longer_referred_to_goes() {
 #[test]
 fn an_extension_that_is_broken_closes_what_refers_to_it_and_leaves_the_others_theirs() {
     let mut scene = scene([tokens("a", &[key('A')]), tokens("b", &[key('B')]), on("guarded", "a"), on("other", "b")]);
-    let sound = filter(&scene)["providers"]["apps/b/p"].clone();
+    let sound = provider(&scene, "apps/b");
     scene.put(tokens("a", &[json!({"kty": "oct", "k": "c2VjcmV0"})]));
     assert_eq!(requirements(&scene), ["apps/b"]);
-    assert_eq!(filter(&scene)["providers"]["apps/b/p"], sound);
+    assert_eq!(provider(&scene, "apps/b"), sound);
     assert_eq!(row(&scene, "guarded.example")["directResponse"]["status"], 500);
     assert!(row(&scene, "other.example")["route"].is_object());
     let status = scene.status(Kind::GatewayExtension, "apps/a").to_string();
@@ -177,7 +215,7 @@ fn a_server_of_keys_is_served_where_somebody_refers_to_them() {
     assert_eq!(clusters(&scene), [""; 0]);
     scene.put(on("guarded", "a"));
     let served = clusters(&scene);
-    let asked = &filter(&scene)["providers"]["apps/a/p"]["remoteJwks"]["httpUri"]["cluster"];
+    let asked = &provider(&scene, "apps/a")["remoteJwks"]["httpUri"]["cluster"];
     assert_eq!(served, [asked.as_str().expect("a name")]);
     scene.remove(on("guarded", "a"));
     assert_eq!(clusters(&scene), [""; 0]);

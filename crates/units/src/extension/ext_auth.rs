@@ -140,12 +140,16 @@ fn request(written: &AuthorizationRequest) -> Result<EnvoyRequest, Problem> {
 
 fn response(written: &AuthorizationResponse) -> Result<EnvoyResponse, Problem> {
     let field = "extAuth.httpService.authorizationResponse";
-    let list =
+    let to_client =
         |list: &[Box<str>], name: &str| names(list, &format!("{field}.{name}"), header::settable_name).map(matchers);
+    let to_backend = names(&written.headers_to_backend, &format!("{field}.headersToBackend"), header::client_name)?;
     Ok(EnvoyResponse {
-        allowed_upstream_headers: list(&written.headers_to_backend, "headersToBackend")?,
-        allowed_client_headers: list(&written.headers_to_client, "headersToClient")?,
-        allowed_client_headers_on_success: list(&written.headers_to_client_on_success, "headersToClientOnSuccess")?,
+        allowed_upstream_headers: matchers(to_backend),
+        allowed_client_headers: to_client(&written.headers_to_client, "headersToClient")?,
+        allowed_client_headers_on_success: to_client(
+            &written.headers_to_client_on_success,
+            "headersToClientOnSuccess",
+        )?,
         ..EnvoyResponse::default()
     })
 }

@@ -7,6 +7,9 @@
 //!   each route moves them to those that are meant, which are then its own affair ([`claims`]).
 //! - A token where none is needed is judged by the keys of whoever has its issuer, first come, first served. So whether there
 //!   is none is asked of a provider that takes no token at all ([`nobody`]).
+//!
+//! What the filter knows comes to a proxy before the routes, which refer to it by name. So who lets in others has another name
+//! ([`named`]), and no request passes by a word of which its route was not told.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -42,13 +45,14 @@ use ir::{
     backend::Asked,
     rule::{ExtensionEntry, Slot},
 };
+use prost::Message;
 use validate::{
     Invalid, duration, header, hostname,
     jwks::{self, KeySet, MOST_COST},
     name,
 };
 
-use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, problem, timeout};
+use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, hash, problem, timeout};
 use crate::{mutations, spec};
 
 /// What a server counts, whose keys nobody knows.
@@ -68,6 +72,9 @@ const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What issuers begin with that take no token.
 const NOBODY: &str = "portcullis:";
+
+/// Their name in an extension, which no other one has there.
+const NOBODYS_NAME: &str = "";
 
 /// The key of those: 32 letters, to which nobody has the private one.
 const NOBODYS_KEY: &str =
@@ -103,7 +110,6 @@ impl Jwt {
         let mut cost = 0;
         for (index, written) in all.iter().enumerate() {
             let field = format!("jwt.providers[{index}]");
-            let name = format!("{id}/{}", written.name);
             let (source, own_keys, own_cost) = source(&written.jwks, &format!("{field}.jwks"), &mut asked, follow)?;
             let claims = claims_of(written.claims_to_headers.as_deref().unwrap_or_default(), &field)?;
             headers.extend(claims.iter().map(|(_, header)| header.clone()));
@@ -118,34 +124,56 @@ impl Jwt {
                 );
                 return Err(problem("jwt.providers", message));
             }
-            providers.push((name, provider(written, source, claims, &field)?));
+            providers.push((&*written.name, provider(written, source, claims, &field)?));
         }
         if headers.len() > MOST_HEADERS {
             let message =
                 format!("claims go to {} headers, and {MOST_HEADERS} are the most; leave some out", headers.len());
             return Err(problem("jwt.providers", message));
         }
-        let names: Vec<_> = providers.iter().map(|(name, _)| RequiresType::ProviderName(name.clone())).collect();
         let enforces = *validation_mode != Some(ValidationMode::AllowMissing);
+        if !enforces {
+            providers.push((NOBODYS_NAME, nobody(id, &providers)));
+        }
+        let (name, providers) = named(id, providers);
+        let names = providers.iter().map(|(name, _)| RequiresType::ProviderName(name.clone())).collect();
         let requirement = if enforces {
             any_of(names)
         } else {
             // Whoever takes no token is in both: of the inner ones Envoy asks nobody whether there is one.
-            let name = format!("{id}/");
-            providers.push((name.clone(), nobody(id, &providers)));
-            let nobody = RequiresType::ProviderName(name);
-            let inner = any_of(names.into_iter().chain([nobody.clone()]).collect());
-            let Some(inner) = inner.requires_type else { return Err(problem("jwt", "it requires nothing")) };
+            let nobody = RequiresType::ProviderName(format!("{name}/{NOBODYS_NAME}"));
+            let Some(inner) = any_of(names).requires_type else { return Err(problem("jwt", "it requires nothing")) };
             any_of(vec![inner, nobody, RequiresType::AllowMissing(Empty {})])
         };
         asked.sort_unstable();
         asked.dedup();
         let providers_count = providers.len();
         let claims = providers.iter().map(|(_, provider)| provider.claim_to_headers.len()).sum();
-        let judges = TokenJudges::new(id.to_string(), providers, requirement);
+        let judges = TokenJudges::new(name, providers, requirement);
         let counts = TokenCounts { providers: providers_count, keys, claims, bytes: judges.bytes() };
         Ok(Self { judges, asked: asked.into(), headers: headers.into_iter().collect(), enforces, counts })
     }
+}
+
+/// The name by which routes require these of an extension, and these by names of their own. Who lets in others has another name: a
+/// route is judged by the word alone that it was told of, also while Envoy has the next word and not yet the next routes, or refuses
+/// these. Keys that are written are no part of it: they change, and routes do not.
+pub(super) fn named(id: &NsName, members: Vec<(&str, JwtProvider)>) -> (String, Vec<(String, JwtProvider)>) {
+    let word = members.iter().flat_map(|(member, provider)| {
+        let mut provider = provider.clone();
+        if let Some(JwksSourceSpecifier::LocalJwks(keys)) = &mut provider.jwks_source_specifier {
+            *keys = DataSource::default();
+        }
+        [member.as_bytes().to_vec(), provider.encode_to_vec()]
+    });
+    let name = format!("{id}@{}", bytes::short_name(&hash(word)));
+    let providers = members.into_iter().map(|(member, provider)| (format!("{name}/{member}"), provider)).collect();
+    (name, providers)
+}
+
+/// The GatewayExtension of such a name.
+pub(crate) fn extension_of(name: &str) -> Option<&str> {
+    name.rsplit_once('@').map(|(extension, _)| extension)
 }
 
 /// Any of these, of which there is one at least.
@@ -159,7 +187,7 @@ fn any_of(mut requirements: Vec<RequiresType>) -> JwtRequirement {
 }
 
 /// Who looks where the others look, and takes no token: its issuer is one that no extension can have.
-fn nobody(id: &NsName, others: &[(String, JwtProvider)]) -> JwtProvider {
+fn nobody(id: &NsName, others: &[(&str, JwtProvider)]) -> JwtProvider {
     let bearer = JwtHeader { name: "Authorization".into(), value_prefix: "Bearer ".into() };
     let mut from_headers: Vec<JwtHeader> = Vec::new();
     let mut from_params: Vec<String> = Vec::new();

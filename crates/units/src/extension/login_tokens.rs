@@ -8,13 +8,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::gateway_extension::{OAuth2Jwt, ParsedToken};
-use envoy::{bytes, extensions::TokenJudges};
+use envoy::extensions::TokenJudges;
 use envoy_types::pb::envoy::extensions::filters::http::jwt_authn::v3::{
     JwtProvider, JwtRequirement, JwtRequirementAndList, RemoteJwks, jwt_provider::JwksSourceSpecifier,
     jwt_requirement::RequiresType,
 };
 use ir::{NsName, Problem, backend::Asked};
-use prost::Message;
 use validate::jwks;
 
 use super::{TokenCounts, jwt, problem};
@@ -49,9 +48,9 @@ impl LoginTokens {
             let provider = provider(member, token, keys, &server, cookie, &mut headers)?;
             providers.push((member, provider));
         }
-        let name = name(id, &providers);
-        let providers: Vec<_> =
-            providers.into_iter().map(|(member, provider)| (format!("{name}/{member}"), provider)).collect();
+        // A judge relies on what the login in front of it proves, which a route says itself. So a route that was told of one login is
+        // never judged as another one would have it.
+        let (name, providers) = jwt::named(id, providers);
         let requirement = all_of(providers.iter().map(|(name, _)| name.clone()).collect());
         let claims = headers.len();
         let count = providers.len();
@@ -59,17 +58,6 @@ impl LoginTokens {
         let counts = TokenCounts { providers: count, keys: count * jwks::MOST_KEYS, claims, bytes: judges.bytes() };
         Ok(Self { judges, asked: server, headers: headers.into_iter().collect(), counts })
     }
-}
-
-/// What routes name that want these. A judge relies on what the login in front of it proves, which a route says itself. So a
-/// judge of another word has another name: a route that was told of one login is never judged as another one would have it,
-/// also while Envoy takes first the one and then the other.
-fn name(id: &NsName, providers: &[(&str, JwtProvider)]) -> String {
-    let word = providers.iter().flat_map(|(member, provider)| {
-        let provider = provider.encode_to_vec();
-        [member.as_bytes().to_vec(), provider.len().to_be_bytes().to_vec(), provider]
-    });
-    format!("{id}@{}", bytes::short_name(&bytes::version([&*word.flatten().collect::<Vec<_>>()])))
 }
 
 /// All of these, of which there is one at least. Envoy takes no list of one.

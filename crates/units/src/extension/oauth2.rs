@@ -2,7 +2,8 @@
 //!
 //! A login is a few cookies, by which the proxy knows that it was there when the provider vouched for somebody. What proves
 //! them is a key of the Gateway and the extension ([`LoginSecret::Cookies`]), so a login by one extension, or at one Gateway, is
-//! none for another. Without both secrets Envoy answers 503.
+//! none for another. Without both secrets Envoy answers 503. What is shown to a provider ([`LoginSecret::Client`]) is named by who
+//! that is, so that no other one is shown it while an extension changes.
 
 use api::{
     core::Secret,
@@ -29,10 +30,11 @@ use envoy_types::pb::{
     google::protobuf::BoolValue,
 };
 use ir::{NsName, Problem, backend::Asked};
+use prost::Message;
 use std::{sync::Arc, time::Duration};
 use validate::{header, hostname, name, path, regex};
 
-use super::{Encoded, Follow, at, login_tokens::LoginTokens, problem};
+use super::{Encoded, Follow, at, hash, login_tokens::LoginTokens, problem};
 use crate::spec;
 
 /// Where people come back to unless it is said, as kgateway has it.
@@ -61,7 +63,9 @@ pub struct OAuth2 {
     pub(crate) filter: Encoded,
     /// Who gives tokens.
     pub(crate) asked: Asked,
-    /// The Secret with what is shown to it.
+    /// What is shown to it, as proxies know that.
+    pub(crate) client: LoginSecret,
+    /// The Secret that has it.
     pub(crate) secret: NsName,
     /// The expressions that requests are held against.
     pub(crate) patterns: Arc<[Arc<str>]>,
@@ -102,17 +106,20 @@ impl OAuth2 {
         }
         let names = cookie_names(id, &cookies)?;
         let tokens = tokens(id, written, (&asked, &names, refreshes), follow)?;
+        let provider = HttpUri {
+            uri: token,
+            timeout: Some(spec::proto_duration(TOKEN)),
+            http_upstream_type: Some(HttpUpstreamType::Cluster(asked.cluster_name())),
+        };
+        let client_id = client_id(&written.credentials.client_id)?;
+        let client = shown_to(&provider, &client_id);
         let config = OAuth2Config {
-            token_endpoint: Some(HttpUri {
-                uri: token,
-                timeout: Some(spec::proto_duration(TOKEN)),
-                http_upstream_type: Some(HttpUpstreamType::Cluster(asked.cluster_name())),
-            }),
+            token_endpoint: Some(provider),
             authorization_endpoint: authorization,
             end_session_endpoint: end_session,
             credentials: Some(OAuth2Credentials {
-                client_id: client_id(&written.credentials.client_id)?,
-                token_secret: Some(LoginSecret::Client.source(id)),
+                client_id,
+                token_secret: Some(client.source(id)),
                 token_formation: Some(TokenFormation::HmacSecret(LoginSecret::Cookies.source(id))),
                 cookie_names: Some(names),
                 cookie_domain: domain(&cookies)?,
@@ -134,8 +141,14 @@ impl OAuth2 {
             ..OAuth2Config::default()
         };
         let filter = Encoded::new(&EnvoyOAuth2 { config: Some(config) });
-        Ok(Self { filter, asked, secret, patterns: patterns.into(), tokens })
+        Ok(Self { filter, asked, client, secret, patterns: patterns.into(), tokens })
     }
+}
+
+/// What is shown to this provider in the name of a client. The Secret is no part of that: another one, or another value, changes no
+/// route.
+fn shown_to(provider: &HttpUri, client_id: &str) -> LoginSecret {
+    LoginSecret::Client(hash([provider.encode_to_vec(), client_id.into()]))
 }
 
 /// What is shown to who logs people in, or why nothing can be, in words that do not repeat it.

@@ -107,8 +107,40 @@ fn a_name_of_a_client_that_would_say_more_than_itself_is_refused() {
     }
 }
 
+/// Secrets come before the routes that go with them.
+#[test]
+fn what_is_shown_to_a_provider_has_another_name_wherever_it_is_for_another() {
+    let name = |more: Value| {
+        let extension = login_of(more).expect("it is served");
+        let name = extension.provider.login_secret().expect("it is shown something").resource_name(&extension.id);
+        let credentials = filter_of_extension(&extension).credentials.expect("a client");
+        assert_eq!(credentials.token_secret.expect("it is named").name, name);
+        name
+    };
+    let client = |id: &str, secret: &str| json!({"credentials": {"clientID": id, "clientSecretRef": {"name": secret}}});
+    let first = name(json!({}));
+    assert!(first.starts_with("oauth2/client/n/e@"), "{first}");
+    let mut names = vec![
+        first.clone(),
+        name(json!({"tokenEndpoint": "https://other.example/token"})),
+        name(json!({"backendRef": {"name": "other", "port": 80}})),
+        name(client("other", "client")),
+    ];
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+    let more = json!({"authorizationEndpoint": "https://issuer.example/login", "scopes": ["a"], "logoutPath": "/out"});
+    for same in [more, client("shop", "other")] {
+        assert_eq!(name(same), first, "it is for the same");
+    }
+}
+
 fn filter_of(more: Value) -> OAuth2Config {
-    let extension = login_of(more).expect("it is served");
+    filter_of_extension(&login_of(more).expect("it is served"))
+}
+
+fn filter_of_extension(extension: &Extension) -> OAuth2Config {
     let login = extension.provider.oauth2().expect("a login");
     login.filter.decode::<OAuth2>().config.expect("a filter")
 }

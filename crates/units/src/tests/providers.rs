@@ -124,6 +124,10 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
             over_http(json!({"authorizationResponse": {"headersToBackend": ["Content-Length"]}})),
             "spec.extAuth.httpService.authorizationResponse.headersToBackend[0]",
         ),
+        (
+            over_http(json!({"authorizationResponse": {"headersToBackend": ["x-user", "X-Forwarded-Client-Cert"]}})),
+            "spec.extAuth.httpService.authorizationResponse.headersToBackend[1]",
+        ),
         (over_http(json!({"requestTimeout": "1h"})), "spec.extAuth.httpService.requestTimeout"),
         (over_http(json!({"retry": {"attempts": 1000}})), "spec.extAuth.httpService.retry.attempts"),
         (json!({"extProc": with(json!({"requestAttributes": ["1 +"]}))}), "spec.extProc.requestAttributes[0]"),
@@ -310,12 +314,13 @@ fn no_header_that_a_tenant_names_is_one_that_the_filter_of_all_tenants_writes() 
     let extension = extension.expect("it is served");
     let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
     let json = judged(envoy::slots::JWT_AUTH, &extension, &entry);
-    let provider = &json["providers"]["n/e/p"];
+    let name = extension.provider.token_judges().expect("it judges").name();
+    let provider = &json["providers"][format!("{name}/p")];
     let headers = provider["claimToHeaders"].as_array().expect("claims").iter().map(|claim| &claim["headerName"]);
     for header in headers {
         assert!(header.as_str().is_some_and(|name| name.starts_with("x_portcullis_claim_")), "{header}");
     }
-    assert_eq!(json["requirementMap"]["n/e"], json!({"providerName": "n/e/p"}));
+    assert_eq!(json["requirementMap"][name], json!({"providerName": format!("{name}/p")}));
 }
 
 #[test]
@@ -324,14 +329,61 @@ fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
     let extension = tokens_of(json!({"validationMode": "AllowMissing", "providers": two})).expect("it is served");
     let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
     let json = judged(envoy::slots::JWT_AUTH, &extension, &entry);
-    let nobody = &json["providers"]["n/e/"];
+    let judges = extension.provider.token_judges().expect("it judges").name();
+    let nobody = &json["providers"][format!("{judges}/")];
     assert_eq!(nobody["issuer"], "portcullis:n/e");
     assert_eq!(nobody["fromParams"], json!(["access_token", "t"]));
     assert_eq!(nobody["fromHeaders"], json!([{"name": "Authorization", "valuePrefix": "Bearer "}]));
-    let name = |name: &str| json!({"providerName": name});
-    let inner = json!({"requiresAny": {"requirements": [name("n/e/a"), name("n/e/b"), name("n/e/")]}});
-    let outer = json!({"requiresAny": {"requirements": [inner, name("n/e/"), {"allowMissing": {}}]}});
-    assert_eq!(json["requirementMap"]["n/e"], outer);
+    let name = |name: &str| json!({"providerName": format!("{judges}/{name}")});
+    let inner = json!({"requiresAny": {"requirements": [name("a"), name("b"), name("")]}});
+    let outer = json!({"requiresAny": {"requirements": [inner, name(""), {"allowMissing": {}}]}});
+    assert_eq!(json["requirementMap"][judges], outer);
+}
+
+/// Judges come before the routes that refer to them.
+#[test]
+fn judges_of_tokens_have_another_name_wherever_they_let_in_others_and_the_same_with_other_keys() {
+    let name = |spec: Value| {
+        let extension = tokens_of(spec).expect("it is served");
+        extension.provider.token_judges().expect("it judges").name().to_owned()
+    };
+    let provider = |more: Value| {
+        let mut provider = json!({"name": "p", "jwks": key("A")});
+        provider.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        provider
+    };
+    let by = |more: Value| name(json!({"providers": [provider(more)]}));
+    let first = by(json!({}));
+    assert_eq!(first.split_once('@').map(|(extension, word)| (extension, word.len())), Some(("n/e", 16)), "{first}");
+    let mut names = vec![
+        first.clone(),
+        by(json!({"name": "q"})),
+        by(json!({"issuer": "https://issuer.example"})),
+        by(json!({"audiences": ["shop"]})),
+        by(json!({"audiences": ["shop", "cart"]})),
+        by(json!({"tokenSource": {"queryParameter": "t"}})),
+        by(json!({"claimsToHeaders": [{"name": "sub", "header": "x-user"}]})),
+        by(json!({"forwardToken": true})),
+        by(json!({"jwks": remote(json!({}))})),
+        by(json!({"jwks": remote(json!({"url": "https://other.example/keys"}))})),
+        by(json!({"jwks": remote(json!({"backendRef": {"name": "other", "port": 80}}))})),
+        name(json!({"providers": [provider(json!({}))], "validationMode": "AllowMissing"})),
+        name(json!({"providers": [provider(json!({})), provider(json!({"name": "q"}))]})),
+    ];
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+    for keys in [key("B"), json!({"local": {"configMapRef": {"name": "keys"}}})] {
+        assert_eq!(by(json!({"jwks": keys})), first);
+    }
+    assert_eq!(name(json!({"providers": [provider(json!({}))], "validationMode": "Strict"})), first);
+}
+
+#[test]
+fn whose_tokens_a_route_takes_is_told_by_the_name_of_their_extension() {
+    let words = "tokens of GatewayExtension n/tokens";
+    assert_eq!(said(json!({"jwtAuth": {"extensionRef": {"name": "tokens"}}})), [("jwtAuth", words.to_owned())]);
 }
 
 #[test]

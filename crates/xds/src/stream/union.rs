@@ -3,7 +3,8 @@
 //! Routes refer to what such a configuration holds, by name. A version that lacks what the routes of before refer to must
 //! not come before the routes that do without it, nor may one that lacks what new routes refer to come after them: so
 //! between the two an Envoy has both. Nothing here knows the message: all that is repeated in these has keys (maps, and
-//! messages that begin with their key), which is the rule for whoever makes them, and of one key the new version's holds.
+//! messages that begin with their key), which is the rule for whoever makes them, and of one key the new version's holds. So
+//! what the routes of before must not be judged by has another key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
