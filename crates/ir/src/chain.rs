@@ -72,8 +72,7 @@ impl Chain {
     /// A number for names that others see: the same wherever the chain is the same, in every build, so that the replicas
     /// of a rollout agree. It is made from the chain's text, anew each time.
     pub fn fingerprint(&self) -> u64 {
-        let hash = blake3::hash(self.to_string().as_bytes());
-        hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        fingerprint(&self.to_string())
     }
 
     /// `other` must be as deep.
@@ -136,6 +135,12 @@ impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
+}
+
+/// A number for names that others see: the same for the same text, in every build.
+pub fn fingerprint(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
+    hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::{
     offer::is_strict,
     refused::by_proxies,
     tables::{
-        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, ShownThere, Unusable},
+        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, ShownThere, Unusable, shares_of},
         gateway::{ClientCertificate, Fault},
         input::{ClearedPart, Config, Services, Slices},
         stream::WaysAt,
@@ -83,9 +83,9 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     };
     match (cluster.to(), cluster) {
         (Some(to), _) => of(&to),
-        (None, ClusterId::Rule(chain, rule)) => scope
-            .get::<SessionCluster>(&(chain.clone(), *rule))
-            .map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum()),
+        (None, ClusterId::Rule(chain, rule, to)) => {
+            shares_of(scope, (chain, *rule, *to)).map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum())
+        }
         (None, ClusterId::Place(place)) => place::most_endpoints(scope, place, of),
         (None, _) => 0,
     }
@@ -223,7 +223,7 @@ fn model(scope: &Scope<'_>, key: &ClusterId) -> Option<Cluster> {
             hosts = backend.by_name();
             backend.protocol
         }
-        (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
+        (None, ClusterId::Rule(chain, rule, to)) => shares_of(scope, (chain, *rule, *to))?.protocol,
         (None, _) => return None,
     };
     let in_grpc = matches!(key, ClusterId::Http2(_) | ClusterId::Grpc(_) | ClusterId::Told(_));

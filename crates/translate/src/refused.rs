@@ -28,7 +28,7 @@ pub fn refused_clusters_of(object: &ObjectId, gateway: &NsName) -> ObjectId {
 fn holder(cluster: &ClusterId) -> ObjectId {
     match (cluster.to(), cluster) {
         (_, ClusterId::Place(place)) => place.listener.gateway.clone().id(Kind::Gateway),
-        (_, ClusterId::Rule(chain, _)) => object_id(chain.route()),
+        (_, ClusterId::Rule(chain, ..)) => object_id(chain.route()),
         (Some(to), _) => backend_object(&to),
         (None, other) => NsName::new("", other.name()).id(Kind::Backend),
     }

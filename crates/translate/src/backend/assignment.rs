@@ -11,7 +11,7 @@ use ir::{
 
 use super::{endpoints_of, hosts::BackendHosts, place};
 use crate::tables::{
-    backend::{AssignmentBytes, ClusterId, SessionCluster},
+    backend::{AssignmentBytes, ClusterId, shares_of},
     stream::PlaceShares,
 };
 
@@ -23,8 +23,8 @@ impl Lookup for AssignmentBytes {
             | ClusterId::Own(to)
             | ClusterId::Grpc(to)
             | ClusterId::Told(to) => localities_of(scope, to)?,
-            ClusterId::Rule(chain, rule) => {
-                let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
+            ClusterId::Rule(chain, rule, to) => {
+                let cluster = shares_of(scope, (chain, *rule, *to))?;
                 let shares = cluster.shares.iter();
                 shares
                     .map(|(to, weight)| Locality {

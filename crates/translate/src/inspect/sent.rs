@@ -247,7 +247,7 @@ fn is_shared(rule: &Resolved, chain: &Chain) -> bool {
 pub(crate) fn owner(cluster: &ClusterId, of_place: impl FnOnce(&PlaceId) -> Option<Owner>) -> Owner {
     match (cluster.to(), cluster) {
         (Some(to), _) => backend_object(&to).into(),
-        (None, ClusterId::Rule(chain, _)) => object_id(chain.route()).into(),
+        (None, ClusterId::Rule(chain, ..)) => object_id(chain.route()).into(),
         (None, ClusterId::Place(place)) => {
             of_place(place).unwrap_or_else(|| place.listener.gateway.clone().id(ObjectKind::Gateway).into())
         }

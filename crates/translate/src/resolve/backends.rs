@@ -253,7 +253,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if reached().any(|to| protocol_of(to) != protocol) {
             return Err(refuse("a session cannot hold across backends that speak different protocols"));
         }
-        let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1);
+        let to = Shares { protocol, shares: resolved(shares) };
+        let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1, to.fingerprint());
         let plain = |weight, cluster| WeightedBackend {
             weight,
             cluster,
@@ -266,7 +267,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         };
         let mut backends = vec![plain(sum(false), Some(id.name().into()))];
         self.clusters.push(id);
-        self.session = Some(Shares { protocol, shares: resolved(shares) });
+        self.session = Some(to);
         if sum(true) > 0 {
             backends.push(plain(sum(true), None));
         }

@@ -264,7 +264,7 @@ impl Looked {
                 }
             }
         };
-        // A cluster that is made from a rule changes with it though its Envoy routes do not; all others are no part of the tree.
+        // A cluster that is made from a rule changes with it; all others are no part of the tree.
         if !is_fine || matches!(part, PartId::Cluster(ClusterId::Rule(..))) {
             self.parts.push(part.clone());
         }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use api::ObjectId;
+use engine::Scope;
 use envoy::resource::Encoded;
 use ir::{
     Chain, Port, Problem, Reason,
     backend::{Asked, Destination, Protocol, ServicePort},
+    chain::fingerprint,
     stream::PlaceId,
     telemetry::{Sink, told_cluster_name},
     upstream::HashPolicy,
@@ -20,7 +22,7 @@ tables! {
     ConfigPolicyRow: ObjectId => Result<UpstreamSaid, Problem>;
     /// What a sender has to know of a backend; absent where its object is. Who sends there is woken by nothing else of it.
     Reached: Sought => Reach;
-    /// What [`ClusterId::Rule`] stands for.
+    /// The backends of a rule whose sessions hold across them: see [`shares_of`].
     SessionCluster: (Chain, u32) => Shares;
     /// A cluster's message.
     ClusterBytes: ClusterId => Encoded;
@@ -43,8 +45,10 @@ pub(crate) enum ClusterId {
     Grpc(Destination),
     /// The same of whoever is told of requests, in calls of which few are under way at a time.
     Told(Destination),
-    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
-    Rule(Chain, u32),
+    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them; with the
+    /// [fingerprint](Shares::fingerprint) of these, since endpoints reach a proxy before routes do: were the same cluster to
+    /// lead elsewhere, requests would go there by the routes of before.
+    Rule(Chain, u32, u64),
     /// All backends of whichever route serves a place of streams.
     Place(PlaceId),
 }
@@ -67,9 +71,9 @@ impl ClusterId {
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Told(to) => told_cluster_name(to),
             Self::Place(place) => place.name(),
-            Self::Rule(chain, rule) => {
+            Self::Rule(chain, rule, to) => {
                 let route = chain.route();
-                let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
+                let name = format!("{}/{}/rule/{rule}/{to:016x}", route.kind.lower_case(), route.name);
                 if chain.depth() == 0 { name } else { format!("{name}/below/{:016x}", chain.fingerprint()) }
             }
         }
@@ -169,6 +173,21 @@ pub(crate) struct Shares {
     pub(crate) shares: Vec<(Destination, u32)>,
 }
 
+impl Shares {
+    /// The same as long as the same backends get requests, and the same others none but those of sessions.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut shares: Vec<_> = self.shares.iter().map(|(to, weight)| (to.cluster_name(), *weight > 0)).collect();
+        shares.sort_unstable();
+        let texts: Vec<_> = shares.iter().map(|(to, is_chosen)| format!("{to} {is_chosen}")).collect();
+        fingerprint(&texts.join("\n"))
+    }
+}
+
+/// What a [`ClusterId::Rule`] stands for; none where the rule leads elsewhere by now.
+pub(crate) fn shares_of(scope: &Scope<'_>, (chain, rule, to): (&Chain, u32, u64)) -> Option<Arc<Shares>> {
+    scope.get::<SessionCluster>(&(chain.clone(), rule)).filter(|shares| shares.fingerprint() == to)
+}
+
 #[cfg(test)]
 mod tests {
     use ir::RouteId;
@@ -181,11 +200,26 @@ mod tests {
         let orders = root.below(2, RouteId::http("orders", "orders"));
         let returns = orders.below(0, RouteId::http("returns", "returns"));
         for (chain, name) in [
-            (root, "httproute/platform/shop/rule/1"),
-            (orders, "httproute/orders/orders/rule/1/below/65b1bdf135dcd854"),
-            (returns, "httproute/returns/returns/rule/1/below/bdacae21e100f638"),
+            (root, "httproute/platform/shop/rule/1/00000000000000ff"),
+            (orders, "httproute/orders/orders/rule/1/00000000000000ff/below/65b1bdf135dcd854"),
+            (returns, "httproute/returns/returns/rule/1/00000000000000ff/below/bdacae21e100f638"),
         ] {
-            assert_eq!(ClusterId::Rule(chain, 1).name(), name);
+            assert_eq!(ClusterId::Rule(chain, 1, 255).name(), name);
+        }
+    }
+
+    #[test]
+    fn a_cluster_of_sessions_keeps_its_name_as_long_as_it_leads_to_the_same_backends() {
+        let to = |name: &str| Destination::Backend(ir::NsName::new("apps", name));
+        let of = |shares: &[(&str, u32)]| {
+            let shares = shares.iter().map(|(name, weight)| (to(name), *weight)).collect();
+            Shares { protocol: Protocol::default(), shares }.fingerprint()
+        };
+        let before = of(&[("a", 9), ("b", 1)]);
+        assert_eq!(before, of(&[("b", 5), ("a", 5)]));
+        for other in [of(&[("a", 9)]), of(&[("a", 9), ("c", 1)]), of(&[("a", 9), ("b", 0)]), of(&[("a", 0), ("b", 9)])]
+        {
+            assert_ne!(before, other);
         }
     }
 }

@@ -468,7 +468,8 @@ fn sessions_hold_across_no_backends_of_which_one_is_behind_tls() {
     let scene = scene([route("r", json!({"rules": [rule]})), service("t"), policy("p", "", json!({})), authorities()]);
     let message = scene.route_message("apps/r", 0, "Accepted");
     assert!(message.starts_with("False UnsupportedValue") && message.contains("BackendTLSPolicy"), "{message}");
-    assert_eq!(cluster(&scene, "httproute/apps/r/rule/0"), Value::Null);
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    assert_eq!(config["virtualHosts"][0]["routes"][0]["directResponse"]["status"], 500, "{config}");
 }
 
 #[test]

@@ -53,6 +53,40 @@ fn resource(scene: &Scene, kind: ResourceKind, name: &str) -> Value {
 
 const CLUSTERS: [&str; 2] = ["backend/apps/b", "service/apps/s/80"];
 
+/// Endpoints reach a proxy before routes do.
+#[test]
+fn rules_with_sessions_that_change_places_have_no_cluster_lead_elsewhere() {
+    let kept = |path: &str, backends: [&str; 2]| {
+        let backends = backends.map(|name| json!({"name": name, "port": 80}));
+        json!({"matches": [{"path": {"value": path}}], "sessionPersistence": {}, "backendRefs": backends})
+    };
+    let (admin, web) = (kept("/admin", ["a", "b"]), kept("/", ["c", "d"]));
+    let swapped = |rules: [&Value; 2]| route("r", json!({"rules": rules}));
+    let services = ["a", "b", "c", "d"].map(service);
+    let edge = gateway("edge", json!([http("web", 80, "")]));
+    let mut scene = Scene::new(services.into_iter().chain([edge, swapped([&admin, &web])]));
+    let clusters = |scene: &Scene| {
+        let config = resource(scene, ResourceKind::RouteConfiguration, "http/80");
+        let routes = config["virtualHosts"][0]["routes"].as_array().cloned().unwrap_or_default();
+        routes.iter().map(|route| route["route"]["cluster"].as_str().expect("a cluster").to_owned()).collect::<Vec<_>>()
+    };
+    let endpoints = |scene: &Scene, name: &str| resource(scene, ResourceKind::Endpoints, name);
+    let before = clusters(&scene);
+    assert_eq!(before.len(), 2);
+    let had: Vec<_> = before.iter().map(|name| endpoints(&scene, name)).collect();
+    assert_ne!(had[0], had[1]);
+    scene.put(swapped([&web, &admin]));
+    let after = clusters(&scene);
+    for (name, had) in before.iter().zip(&had) {
+        assert!(!after.contains(name) || endpoints(&scene, name) == *had, "{name} leads elsewhere");
+    }
+    // Weights alone change endpoints.
+    let mut weighed = admin.clone();
+    weighed["backendRefs"][0]["weight"] = json!(9);
+    scene.put(swapped([&web, &weighed]));
+    assert_eq!(clusters(&scene), after);
+}
+
 #[test]
 fn what_is_said_of_connections_changes_clusters_and_no_route() {
     let mut scene = scene([backend(&["10.0.0.1"]), config("c", json!({"connectTimeout": "1s"}))]);

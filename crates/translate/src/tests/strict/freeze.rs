@@ -208,7 +208,7 @@ fn what_only_a_listener_makes_of_a_rule_is_asked_about_too() {
 }
 
 #[test]
-fn the_cluster_of_a_session_is_asked_about_though_no_envoy_route_changes() {
+fn the_cluster_of_a_session_is_asked_about_beside_its_envoy_routes() {
     let lasting = |protocol: &str| {
         let to = |name: &str| json!({"name": format!("{protocol}{name}"), "port": 80});
         let rule = json!({
@@ -228,7 +228,10 @@ fn the_cluster_of_a_session_is_asked_about_though_no_envoy_route_changes() {
     let kept = both.kept.clone();
     assert_eq!(kept.len(), 1, "{:?}", both.candidate(&the_root()));
     let said: Vec<_> = both.strict.said.keys().map(|(fragment, _)| *fragment).collect();
-    let is_new = |sent: &Sent| !said.contains(&(sent.fragment.kind, sent.fragment.hash));
+    let is_new = |sent: &Sent| {
+        let Sent { fragment, .. } = sent;
+        fragment.kind == envoy::judged::Kind::Cluster && !said.contains(&(fragment.kind, fragment.hash))
+    };
     let refuses = |word: Word| move |sent: &Sent| if is_new(sent) { word.clone() } else { Word::Accepted };
     both.put([lasting("h2-")], refuses(Word::Unknown));
     assert!(both.kept == kept && both.candidate(&the_root()) == (Vec::new(), true));
