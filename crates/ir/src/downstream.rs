@@ -116,6 +116,14 @@ pub struct Client {
     pub skip_append: Option<bool>,
 }
 
+impl Client {
+    /// Whether requests say whom they come from, where `hops` proxies are trusted unless it is said. Of one that it sends on
+    /// to another route Envoy looks at the connection alone.
+    pub fn takes_addresses(&self, hops: u32) -> bool {
+        self.by_connection == Some(false) || !self.trusted_ranges.is_empty() || self.trusted_hops.unwrap_or(hops) > 0
+    }
+}
+
 /// What is said of HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Http2 {

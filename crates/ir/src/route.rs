@@ -57,7 +57,10 @@ pub struct RuleHead {
     pub delegates: bool,
 }
 
-/// What the annotations of a route say. A value that means nothing counts as none.
+/// The label of a route that is served only where it is known who asks.
+pub const REQUIRE_AUTH: &str = "portcullis.dev/require-auth";
+
+/// What the annotations of a route say, where a value that means nothing counts as none, and [`REQUIRE_AUTH`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// Whether its matches are joined with its parent's.
@@ -66,6 +69,8 @@ pub struct Annotations {
     pub weight: i32,
     /// How what it hands down is merged with what its descendants say.
     pub priority: Priority,
+    /// Whether whoever asks must be known.
+    pub requires_auth: bool,
 }
 
 /// Gateway API `ParentReference`, as it is written.

@@ -68,7 +68,6 @@ const BLOCKED_BY: &str = "blocked-by";
 /// What refuses a request for want of a rule with a name, and for want of any.
 const UNNAMED: &str = "rule";
 const DEFAULT: &str = "default";
-const TOO_MANY: &str = "more ranges than are read";
 
 /// The status of requests that are refused.
 const FORBIDDEN: u32 = 403;
@@ -201,12 +200,18 @@ impl Unit for Acl {
             outcome.is_some() || around.is_none_or(|(_, own)| own.is_none())
         });
         ranges.extend(own.ranges.iter().map(|(range, outcome)| (*range, outcome.clone())));
-        if ranges.len() > MOST_RANGES {
-            // Nobody knows which to leave out, so nobody is let through.
-            let otherwise = Some(TOO_MANY.into());
-            return Some(Self::of(Config { ranges: BTreeMap::new(), otherwise, answer }));
-        }
         Some(Self::of(Config { ranges, otherwise: own.otherwise.clone(), answer }))
+    }
+
+    /// Nobody knows which to leave out.
+    fn excess(&self) -> Option<Refused> {
+        let count = self.said.ranges.len();
+        (count > MOST_RANGES).then(|| {
+            let message = format!(
+                "{count} ranges come together here, and {MOST_RANGES} are the most; join some to wider ones, or leave some out"
+            );
+            Refused::new("rules", message)
+        })
     }
 
     fn explain(route: &Route) -> Option<String> {

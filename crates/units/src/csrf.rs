@@ -13,7 +13,7 @@ use ir::rule::Slot;
 use serde::Deserialize;
 use validate::{Invalid, regex};
 
-use super::{Deep, Refused, Unit, spec};
+use super::{Deep, Gateways, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_ORIGINS: usize = 16;
@@ -125,7 +125,7 @@ impl Unit for Csrf {
         Some(Self { slot, says_share: by.says_share, checks: by.checks })
     }
 
-    fn warning(&self, _: bool) -> Option<Refused> {
+    fn warning(&self, _: &dyn Gateways) -> Option<Refused> {
         let message =
             "no request is checked, since neither percentageEnabled nor percentageShadowed is above 0; set one";
         (!self.checks).then(|| Refused::new("", message))

@@ -8,7 +8,7 @@ use ir::{filter::HeaderModifier, route::Handling, rule};
 use serde::Deserialize;
 use validate::{Invalid, header, number};
 
-use super::{Deep, Refused, Unit, spec};
+use super::{Deep, Gateways, Refused, Unit, spec};
 
 /// How often a request is redirected at most. It comes through one Gateway three times at most (`cdn-loop`): once more, and
 /// it would be answered 508 in place of the redirect.
@@ -106,7 +106,12 @@ impl Unit for InternalRedirect {
         !forges
     }
 
-    fn warning(&self, _: bool) -> Option<Refused> {
+    fn warning(&self, gateways: &dyn Gateways) -> Option<Refused> {
+        if gateways.take_addresses() {
+            let message = "redirects go to the client at routes of a Gateway that takes addresses from requests: one that is sent on \
+                           would have that of the proxy in front";
+            return Some(Refused::new("", message));
+        }
         let asked = self.asked.filter(|asked| *asked > MOST_REDIRECTS)?;
         let message = format!(
             "{asked} counts as {MOST_REDIRECTS}, since a request comes through one Gateway three times at most; write that"

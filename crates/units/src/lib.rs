@@ -143,15 +143,23 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         true
     }
 
-    /// What its author should know, though it is served. `traced` says whether every Gateway to which it applies sends
-    /// spans to somebody.
-    fn warning(&self, _traced: bool) -> Option<Refused> {
+    /// What its author should know, though it is served at these Gateways.
+    fn warning(&self, _: &dyn Gateways) -> Option<Refused> {
         None
     }
 
     /// What an Envoy route does of it, in words; none if nothing. Of slots, the route has those that hold for it, and none
     /// that are switched off.
     fn explain(route: &Route) -> Option<String>;
+}
+
+/// The Gateways to which a policy applies, as far as warnings depend on them. Asked only of units that do, since who asks is
+/// woken by the answer.
+pub trait Gateways {
+    /// Whether each of them sends spans to somebody.
+    fn are_traced(&self) -> bool;
+    /// Whether one of them [takes addresses from requests](ir::downstream::Client::takes_addresses).
+    fn take_addresses(&self) -> bool;
 }
 
 /// What deep merging does to what two levels say of one unit.
@@ -378,9 +386,9 @@ macro_rules! units {
             }
 
             /// As [`Unit::warning`].
-            pub fn warning(&self, traced: bool) -> Option<Problem> {
+            pub fn warning(&self, gateways: &dyn Gateways) -> Option<Problem> {
                 let warning = match self {
-                    $(Self::$unit(unit) => unit.warning(traced),)+
+                    $(Self::$unit(unit) => unit.warning(gateways),)+
                 };
                 Some(warning?.problem(Severity::Warning, Reason::UnsupportedValue, self.field()))
             }

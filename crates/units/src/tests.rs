@@ -21,6 +21,24 @@ mod providers;
 mod refused;
 mod secrets;
 
+/// Gateways that are all alike.
+struct Plain {
+    is_traced: bool,
+    takes_addresses: bool,
+}
+
+const TRACED: Plain = Plain { is_traced: true, takes_addresses: false };
+
+impl Gateways for Plain {
+    fn are_traced(&self) -> bool {
+        self.is_traced
+    }
+
+    fn take_addresses(&self) -> bool {
+        self.takes_addresses
+    }
+}
+
 fn policy(spec: Value) -> TrafficPolicySpec {
     serde_json::from_value(spec).expect("a spec")
 }
@@ -222,12 +240,12 @@ fn origins_are_checked_by_the_share_that_is_said_and_else_its_author_is_warned()
     let words = "requests that change something come from pages of their own host or a.example:8080, ....b.example, \
                  c[0-9]; 100% are held to it";
     assert_eq!(said(spec.clone()), [("csrf", words.to_owned())]);
-    assert!(units(spec.clone()).iter().all(|unit| unit.warning(true).is_none()));
+    assert!(units(spec.clone()).iter().all(|unit| unit.warning(&TRACED).is_none()));
     let (rule, _) = applied(spec, Fields::default());
     assert_eq!(*rule.slots[0].patterns, ["c[0-9]".into()], "its expressions have a price");
     let nothing = json!({"csrf": {"additionalOrigins": [{"exact": "a"}]}});
     assert_eq!(said(nothing.clone()), [("csrf", "off".to_owned())]);
-    let warning = units(nothing)[0].warning(true).expect("a warning");
+    let warning = units(nothing)[0].warning(&TRACED).expect("a warning");
     assert_eq!(warning.field, "spec.csrf");
 }
 
@@ -245,8 +263,11 @@ fn redirects_are_followed_once_by_302_unless_said() {
     assert_eq!(words(all), "307, 301 are followed up to 2 times, to another scheme too");
     let many = json!({"internalRedirect": {"maxRedirects": 3}});
     assert_eq!(said(many.clone())[0].1, "302 are followed up to 2 times");
-    let warning = units(many)[0].warning(true).expect("a warning");
-    assert_eq!(warning.field, "spec.internalRedirect.maxRedirects");
+    let [many] = &units(many)[..] else { panic!("one unit") };
+    assert_eq!(many.warning(&TRACED).expect("a warning").field, "spec.internalRedirect.maxRedirects");
+    let behind = Plain { takes_addresses: true, ..TRACED };
+    let warning = many.warning(&behind).expect("a warning").to_string();
+    assert!(warning.contains("redirects go to the client"), "{warning}");
 }
 
 #[test]
@@ -447,7 +468,10 @@ fn what_is_traced_where_nobody_is_told_is_written_and_its_author_is_warned() {
         {"name": "e", "metadata": {"kind": "Request", "metadataKey": {"key": "k", "path": [{"key": "l"}]}}},
     ]);
     let spec = json!({"autoHostRewrite": true, "tracing": {"randomSampling": 5, "attributes": attributes}});
-    let warned = |traced| -> Vec<_> { units(spec.clone()).iter().map(|unit| unit.warning(traced).is_some()).collect() };
+    let warned = |is_traced| -> Vec<_> {
+        let gateways = Plain { is_traced, ..TRACED };
+        units(spec.clone()).iter().map(|unit| unit.warning(&gateways).is_some()).collect()
+    };
     assert_eq!(warned(false), [false, true], "what backends have hostnames is for their routes to say");
     assert_eq!(warned(true), [false, false]);
     let tracing = "random sampling 5%, attribute a, attribute c, attribute e".to_owned();

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::{Invalid, header};
 
-use super::{Deep, Refused, Unit, spec};
+use super::{Deep, Gateways, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_ATTRIBUTES: usize = 16;
@@ -186,10 +186,10 @@ impl Unit for Tracing {
         true
     }
 
-    fn warning(&self, traced: bool) -> Option<Refused> {
+    fn warning(&self, gateways: &dyn Gateways) -> Option<Refused> {
         let message = "it does nothing at a Gateway to which it applies, since nobody is told of spans there; set \
                        httpSettings.tracing in a ListenerPolicy";
-        (!traced).then(|| Refused::new("", message))
+        (!gateways.are_traced()).then(|| Refused::new("", message))
     }
 
     fn explain(route: &Route) -> Option<String> {

@@ -239,3 +239,43 @@ async fn behind_trusted_hops_an_address_is_what_they_say_in_whatever_form() -> R
     world.portcullis.check().context("a fault")?;
     world.envoy.check().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_trusted_hops_no_redirect_within_the_proxy_passes_for_the_hop() -> Result<()> {
+    let redirecting =
+        policy("internalRedirect: {}").replace("kind: Gateway, name: gateway", "kind: HTTPRoute, name: plain");
+    let guarded = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {namespace: infra, name: guarded}
+spec:
+  parentRefs: [{name: gateway}]
+  hostnames: [guarded.example]
+  rules: [{backendRefs: [{name: backend, port: 80}]}]
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {namespace: infra, name: guarded}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: guarded}]
+  acl: {defaultAction: deny, rules: [{cidrs: [127.0.0.0/8], action: allow}]}
+";
+    let path = "/?status=302&header=location:http://guarded.example/";
+    for (arguments, direct, redirected) in [(&["--trusted-hops", "1"][..], 403, 302), (&[], 200, 200)] {
+        let mut world = World::start(&format!("{redirecting}{guarded}"), arguments).await?;
+        let status = async |host: &str, path: &str| -> Result<u16> {
+            let request = Request::get(host, path).header("x-forwarded-for", "198.51.100.7");
+            Ok(send(&world.target, &request).await?.status)
+        };
+        eventually(TIMEOUT, async || {
+            let seen = (status("guarded.example", "/").await?, status(HOST, path).await?);
+            ensure!(seen == (direct, redirected), "{arguments:?}: {seen:?}");
+            Ok(())
+        })
+        .await?;
+        world.portcullis.check().context("a fault")?;
+        world.envoy.check().await?;
+    }
+    Ok(())
+}

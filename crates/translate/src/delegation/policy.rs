@@ -9,7 +9,12 @@ use api::{
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Reason, RouteId, RouteKind, Severity, delegation::SortMethod, matching::Age, route::Head};
+use ir::{
+    NsName, Problem, Reason, RouteId, RouteKind, Severity,
+    delegation::SortMethod,
+    matching::Age,
+    route::{Head, REQUIRE_AUTH},
+};
 
 use crate::{
     internal,
@@ -23,9 +28,6 @@ use crate::{
     },
     violation::sound,
 };
-
-/// The label of a route of which every request must be authenticated.
-const REQUIRE_AUTH: &str = "portcullis.dev/require-auth";
 
 tables! {
     /// Files a policy under its targets.
@@ -299,7 +301,7 @@ pub(crate) fn terms(
 }
 
 fn requires_auth(head: &Head) -> bool {
-    head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true")
+    head.annotations.requires_auth
 }
 
 fn labelled(route: &RouteId) -> Demand {

@@ -51,6 +51,8 @@ tables! {
     DownstreamOf: (NsName, Port) => Merged;
     /// Whether somebody is told of spans at a port of a Gateway.
     Traced: NsName => ();
+    /// Whether a port of a Gateway [takes addresses from requests](ir::downstream::Client::takes_addresses).
+    TakesAddresses: NsName => ();
     /// Has policies told how they stand at a Gateway.
     ListenerPolicyHolder: NsName => ();
 }
@@ -136,6 +138,24 @@ impl Lookup for Traced {
         let traces =
             |port: Port| Some(scope.get::<DownstreamOf>(&(gateway.clone(), port))?.config.http.traces().is_some());
         ports(scope, gateway, &model).into_iter().any(|port| traces(port).unwrap_or_default()).then_some(())
+    }
+}
+
+impl Lookup for TakesAddresses {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<()> {
+        let model = scope.get::<GatewayRow>(gateway)?;
+        let hops = scope.get::<Config>(&())?.edge.trusted_hops;
+        let takes_them = |port: Port| {
+            let merged = scope.get::<DownstreamOf>(&(gateway.clone(), port));
+            let said = merged.as_ref().and_then(|merged| merged.config.http.client.as_ref());
+            said.map_or(hops > 0, |client| client.takes_addresses(hops))
+        };
+        ports(scope, gateway, &model).into_iter().any(takes_them).then_some(())
+    }
+
+    /// Nobody knows.
+    fn poisoned(_: &Scope<'_>, _: &NsName, _: &engine::Fault) -> Option<()> {
+        Some(())
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     budget::cost::{Limits, Meter, affordable},
     delegation::{combine, not_allowed},
+    gateway::policy::TakesAddresses,
     policy::{
         rule::{Effective, effective},
         wide::{SlotWordAt, WideAuth, section},
@@ -133,11 +134,23 @@ impl<'a, 'b> Resolution<'a, 'b> {
         let mut handling = combine(handling, &self.placed.levels(), field)?;
         replaceable(&handling, &self.unwritten.matches, field)?;
         self.prefixless = self.policies.apply(&self.effective, &mut handling, &mut self.unwritten.matches, field)?;
+        if handling.by_policy.internal_redirect.is_some() && self.takes_addresses() {
+            // The other route would judge the request by the address of the proxy in front.
+            handling.to_mut().by_policy.internal_redirect = None;
+        }
         let states = affordable(&handling, &mut self.meter, field)?.memory;
         let mut rule = self.resolver.rule(&handling)?;
         session::place(&mut rule, &self.unwritten.matches);
         (self.unwritten.rule, self.unwritten.states) = (rule, states);
         Ok(AnsweredBy::Rule)
+    }
+
+    /// Whether the rule is served at a Gateway that takes addresses from requests.
+    fn takes_addresses(&self) -> bool {
+        let attached = self.scope.get::<Attachment>(self.placed.key.0.top());
+        let mut gateways =
+            attached.iter().flat_map(|attached| &*attached.listeners).map(|(listener, _)| &listener.gateway);
+        gateways.any(|gateway| self.scope.get::<TakesAddresses>(gateway).is_some())
     }
 
     /// Why the rule cannot be served, if Envoy refuses what it needs besides its own routes, and all that it needs.
@@ -233,10 +246,11 @@ fn authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By
     let at = |listener: &ListenerId| {
         let wide = scope.get::<WideAuth>(listener);
         let is_wide = |field: &str| wide.as_ref().is_some_and(|fields| fields.contains(&field));
+        let has_word = |field: &'static str| scope.get::<SlotWordAt>(&(listener.clone(), field)).is_some();
         AnyUnit::AUTHENTICATING.iter().any(|field| match own(field) {
-            // By the word of the Gateway the rule leaves it out.
-            Some(_) if scope.get::<SlotWordAt>(&(listener.clone(), *field)).is_some() => is_wide(field),
-            Some(unit) => unit.authenticates(),
+            Some(unit) if unit.authenticates() => true,
+            // Where the Gateway has a word in it, the rule is resolved again, by what both come to.
+            Some(_) => matches!(by, By::Routes) && is_wide(field) && has_word(field),
             None => is_wide(field),
         })
     };

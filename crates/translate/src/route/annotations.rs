@@ -1,20 +1,26 @@
-//! What routes say in annotations.
+//! What routes say in annotations, and in a label that is read like one.
 
 use api::meta::ObjectMeta;
-use ir::{Problem, Reason, Severity, delegation::Priority, route::Annotations};
+use ir::{
+    Problem, Reason, Severity,
+    delegation::Priority,
+    route::{Annotations, REQUIRE_AUTH},
+};
 
 const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
 const WEIGHT: &str = "kgateway.dev/route-weight";
 /// Whose policies win, a parent's or its children's.
 pub(crate) const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
 
-/// What annotations say; a value that means nothing counts as none.
+/// What they say; a value of an annotation that means nothing counts as none.
 pub(crate) fn read(metadata: &ObjectMeta) -> Annotations {
     let value = |name| metadata.annotations.get(name).map(AsRef::as_ref);
     Annotations {
         inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),
         weight: value(WEIGHT).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default(),
         priority: value(PRIORITY).and_then(Priority::named).unwrap_or_default(),
+        // Whoever wrote what means nothing wanted something.
+        requires_auth: metadata.labels.get(REQUIRE_AUTH).is_some_and(|value| yes_or_no(value).unwrap_or(true)),
     }
 }
 
@@ -35,28 +41,26 @@ pub(crate) fn priority_is_sound(metadata: &ObjectMeta) -> bool {
     metadata.annotations.get(PRIORITY).is_none_or(|value| Priority::named(value).is_some())
 }
 
-/// The annotations whose value means nothing.
+/// The annotations whose value means nothing, and the label.
 pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
     let is_weight = |value: &str| value.trim().parse::<i32>().is_ok();
-    let written = [INHERIT_MATCHER, WEIGHT, PRIORITY].into_iter().filter_map(|name| {
+    let annotations = [INHERIT_MATCHER, WEIGHT, PRIORITY].into_iter().filter_map(|name| {
         let value = metadata.annotations.get(name)?;
         let (sound, remedy) = match name {
             INHERIT_MATCHER => (yes_or_no(value).is_some(), "it counts as false; use true or false"),
             WEIGHT => (is_weight(value), "it counts as 0; use a whole number of 32 bits"),
             _ => (priority_is_sound(metadata), PRIORITY_REMEDY),
         };
-        if sound {
-            return None;
-        }
-        let message = format!("{value:?} means nothing here: {remedy}");
-        Some(Problem::new(
-            Severity::Ignored,
-            Reason::UnsupportedValue,
-            format!("metadata.annotations[{name}]"),
-            message,
-        ))
+        (!sound).then(|| meaningless("annotations", name, value, remedy))
     });
-    written.collect()
+    let label = metadata.labels.get(REQUIRE_AUTH).filter(|value| yes_or_no(value).is_none());
+    let label = label.map(|value| meaningless("labels", REQUIRE_AUTH, value, "it counts as true; use true or false"));
+    annotations.chain(label).collect()
+}
+
+fn meaningless(of: &str, name: &str, value: &str, remedy: &str) -> Problem {
+    let message = format!("{value:?} means nothing here: {remedy}");
+    Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("metadata.{of}[{name}]"), message)
 }
 
 #[cfg(test)]
@@ -91,6 +95,13 @@ mod tests {
                 assert_eq!(problems(&metadata).len(), 1, "{name} {value}");
                 assert_eq!(read(&metadata), Annotations::default(), "{name} {value}");
             }
+        }
+        for (value, demands, told) in
+            [("true", true, 0), ("True", true, 0), ("false", false, 0), ("", false, 0), ("ture", true, 1)]
+        {
+            let labels = [(REQUIRE_AUTH.into(), value.into())].into();
+            let metadata = ObjectMeta { labels, ..ObjectMeta::default() };
+            assert_eq!((read(&metadata).requires_auth, problems(&metadata).len()), (demands, told), "{value}");
         }
         assert!(read(&metadata(INHERIT_MATCHER, "YES")).inherits_matcher);
         assert_eq!(read(&metadata(WEIGHT, "-5")).weight, -5);

@@ -12,6 +12,7 @@ use api::{
 };
 use engine::{Derived, Emitter, Scope};
 use ir::{Problem, Reason, Severity};
+use units::Gateways;
 
 use super::{
     Conditions, StatusReport,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     extension::OfPolicy,
-    gateway::policy::Traced,
+    gateway::policy::{TakesAddresses, Traced},
     tables::{
         edition::Source,
         input::{RewritePolicies, TrafficPolicies},
@@ -63,6 +64,28 @@ impl Derived for PolicyStatus {
     }
 }
 
+/// The Gateways to which a policy applies.
+struct AppliesTo<'a, 'b> {
+    scope: &'a Scope<'b>,
+    policy: &'a ObjectId,
+}
+
+impl Gateways for AppliesTo<'_, '_> {
+    fn are_traced(&self) -> bool {
+        self.scope
+            .group::<PolicyGateways>(self.policy)
+            .iter()
+            .all(|(gateway, ())| self.scope.get::<Traced>(gateway).is_some())
+    }
+
+    fn take_addresses(&self) -> bool {
+        self.scope
+            .group::<PolicyGateways>(self.policy)
+            .iter()
+            .any(|(gateway, ())| self.scope.get::<TakesAddresses>(gateway).is_some())
+    }
+}
+
 fn of_kind(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
     if id.kind == Kind::DelegationPolicy {
         delegation_policy::report(scope, id)
@@ -93,10 +116,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
     let gateways = scope.group::<PolicyGateways>(id);
     if let Some(Ok(units)) = scope.get::<PolicyRow>(&Source::live(id.clone())).as_ref().map(|policy| &policy.units) {
         let sound = || units.iter().filter_map(|said| said.unit.as_ref().ok());
-        // Who says nothing of traces is not woken by what others say of them.
-        let traced = sound().all(|unit| unit.warning(false).is_none())
-            || gateways.iter().all(|(gateway, ())| scope.get::<Traced>(gateway).is_some());
-        notes.extend(sound().filter_map(|unit| unit.warning(traced)));
+        notes.extend(sound().filter_map(|unit| unit.warning(&AppliesTo { scope, policy: id })));
     }
     let missing = missing(scope, id, written);
     let is_nowhere = gateways.is_empty() && missing.is_empty();

@@ -325,6 +325,7 @@ pub fn one_of_each() -> Vec<Value> {
             json!({
                 "urlRewrite": {"pathRegex": {"pattern": "^/named", "substitution": "/renamed"}},
                 "buffer": {"maxRequestSize": "2Mi"},
+                "internalRedirect": {},
                 "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "leafy"}]}},
                 "basicAuth": {"secretRef": {"name": "users"}},
                 "extAuth": {"extensionRef": {"name": "judge"}},

@@ -372,6 +372,52 @@ fn where_authentication_is_demanded_a_rule_is_closed_at_the_listeners_alone_that
 }
 
 #[test]
+fn where_policies_are_merged_deeply_what_a_gateway_and_a_rule_come_to_together_authenticates_or_does_not() {
+    use super::scene::{Scene, gateway, http};
+
+    let of = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "infra", "generation": 1}, "spec": spec})
+    };
+    let judge = |name: &str, open: bool| {
+        let service = json!({"backendRef": {"name": "s", "port": 80}});
+        of("GatewayExtension", name, json!({"extAuth": {"grpcService": service, "failOpen": open}}))
+    };
+    let by = |name: &str| json!({"extAuth": {"extensionRef": {"name": name, "namespace": "infra"}}});
+    let wide = |spec: Value| {
+        let mut policy = traffic("wide", super::policies::at("Gateway", "edge"), spec);
+        policy["metadata"]["namespace"] = json!("infra");
+        policy
+    };
+    let own = |spec: Value| traffic("own", super::policies::at("HTTPRoute", "r"), spec);
+    let off = json!({"extAuth": {"disable": {}}});
+    let mut demanding = route("r", json!({"rules": [forward("/a")]}));
+    demanding["metadata"]["labels"] = json!({"portcullis.dev/require-auth": "true"});
+    let mut asked = service("s");
+    asked["metadata"]["namespace"] = json!("infra");
+    for (mode, gateway_says, route_says, status) in [
+        ("DeepMergePreferChild", by("strict"), Some(off.clone()), Some(500)),
+        ("DeepMergePreferChild", by("open"), Some(by("strict")), None),
+        ("DeepMergePreferChild", by("open"), Some(by("open")), Some(500)),
+        ("DeepMergePreferChild", by("strict"), None, None),
+        ("DeepMergePreferParent", by("strict"), Some(off.clone()), None),
+        ("DeepMergePreferParent", off.clone(), Some(by("strict")), Some(500)),
+        ("ShallowMergePreferChild", by("strict"), Some(off.clone()), Some(500)),
+        ("ShallowMergePreferParent", by("strict"), Some(off), None),
+    ] {
+        let edge = gateway("edge", json!([http("web", 80, "")]));
+        let edge = annotated(edge, "kgateway.dev/inherited-policy-priority", mode);
+        let policies = [Some(wide(gateway_says.clone())), route_says.clone().map(own)];
+        let objects =
+            [edge, service("s"), asked.clone(), judge("strict", false), judge("open", true), demanding.clone()];
+        let scene = Scene::new(objects.into_iter().chain(policies.into_iter().flatten()));
+        let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let answer = config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].as_u64();
+        assert_eq!(answer, status, "{mode}: {gateway_says} and {route_says:?}");
+    }
+}
+
+#[test]
 fn a_child_that_may_not_switch_off_what_it_inherits_stays_guarded() {
     let kept = json!({"requireAuth": true, "allowedChildren": {"allowDisablingInheritedPolicies": false}});
     let on = |name| super::policies::at("HTTPRoute", name);

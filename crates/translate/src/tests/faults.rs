@@ -240,6 +240,23 @@ fn bystanders_of(config: &Value) -> Arc<[Bystander]> {
     all.into()
 }
 
+/// Whether less is served where a row of this table is missing, though something is.
+fn is_narrower(table: &str, path: &str, before: Option<&Value>, now: Option<&Value>) -> bool {
+    match table {
+        // A match without a price is left out, as one that is too slow: its requests are for broader rules.
+        "MatchingTime" => path == "/re/x",
+        // Where nobody knows whether requests say whom they come from, redirects go to the client.
+        "TakesAddresses" => {
+            let mut before = before.cloned();
+            if let Some(action) = before.as_mut().and_then(|route| route["route"].as_object_mut()) {
+                action.remove("internalRedirectPolicy");
+            }
+            before.as_ref() == now
+        }
+        _ => false,
+    }
+}
+
 #[test]
 fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     let mut decoded = Decoded::default();
@@ -275,9 +292,8 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
         let is_sent = !changes.resources.is_empty();
         let during = if is_sent { answers(&mut decoded, &world.served) } else { BTreeMap::new() };
         for (asked, now) in during.iter().filter(|(_, now)| now.is_some()) {
-            // A match without a price is left out, as one that is too slow: its requests are for broader rules.
-            let is_left_out = *table == "MatchingTime" && asked.3 == "/re/x";
-            if !is_left_out && before.get(asked) != Some(now) {
+            let before = before.get(asked);
+            if before != Some(now) && !is_narrower(table, asked.3, before.and_then(Option::as_deref), now.as_deref()) {
                 wrong.push(format!("{table}({key}) opens {asked:?}: {now:?}"));
             }
         }

@@ -251,3 +251,39 @@ fn tracing_of_a_route_is_warned_of_only_where_nobody_is_told() {
     scene.put(gateway("neighbour", json!([])));
     assert!(!warned(&scene), "{}", scene.status(Kind::TrafficPolicy, "apps/t"));
 }
+
+/// Of a request that it sends on Envoy looks at the connection alone, so what the other route says of addresses would hold for
+/// whoever comes through the same proxy in front.
+#[test]
+fn where_requests_say_whom_they_come_from_redirects_go_to_the_client_and_the_author_is_told() {
+    let redirects = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"name": "redirects", "namespace": "apps", "generation": 2},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r"}],
+            "internalRedirect": {}}});
+    let follows = |scene: &Scene| {
+        let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let follows = config["virtualHosts"][0]["routes"][0]["route"]["internalRedirectPolicy"] != Value::Null;
+        let told = scene.status(Kind::TrafficPolicy, "apps/redirects").to_string();
+        assert_eq!(follows, !told.contains("redirects go to the client"), "{told}");
+        follows
+    };
+    let mut scene = scene([redirects.clone()]);
+    assert!(follows(&scene));
+    for (settings, expected) in [
+        (json!({"xffNumTrustedHops": 1}), false),
+        (json!({"xffNumTrustedHops": 0}), true),
+        (json!({"useRemoteAddress": false}), false),
+        (json!({"useRemoteAddress": false, "xffTrustedCIDRs": ["10.0.0.0/8"]}), false),
+        (json!({"maxHeadersCount": 10}), true),
+    ] {
+        scene.put(policy("p", json!({"default": {"httpSettings": settings}})));
+        assert_eq!(follows(&scene), expected, "{settings}");
+    }
+    let mut settings = ir::Settings::default();
+    settings.edge.trusted_hops = 1;
+    let objects = [gateway("edge", json!([http("web", 80, "")])), service("s"), route("r", json!({})), redirects];
+    let mut scene = Scene::with(settings, objects);
+    assert!(!follows(&scene));
+    scene.put(policy("p", json!({"default": {"httpSettings": {"xffNumTrustedHops": 0}}})));
+    assert!(follows(&scene));
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
 use api::Kind;
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::{
@@ -119,6 +120,31 @@ fn the_loser_between_levels_is_told_the_level_or_whose_annotation_decided() {
     let by = "a TrafficPolicy of another namespace (by ShallowMergePreferParent of Gateway infra/edge)";
     assert!(upper.ends_with(&format!("overridden by {by}")), "{upper}");
     assert_eq!(attached(&scene, "infra/wide"), "True Attached: it is in force at 2 of 2 places");
+}
+
+#[test]
+fn acls_that_have_too_many_ranges_together_close_what_they_are_on_whoever_else_says_one() {
+    let acl = |ranges: std::ops::Range<u32>| {
+        let cidrs: Vec<_> = ranges.map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect();
+        json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": cidrs, "action": "deny"}]}})
+    };
+    let mut wide = on("wide", at("Gateway", "edge"), acl(0..1));
+    wide["metadata"]["namespace"] = json!("infra");
+    for mode in ["ShallowMergePreferChild", "DeepMergePreferChild", "DeepMergePreferParent"] {
+        let edge = annotated(gateway("edge", json!([http("web", 80, "")])), mode);
+        let own = [on("a", at("HTTPRoute", "r"), acl(0..600)), on("b", at("HTTPRoute", "r"), acl(600..1_025))];
+        let objects = [edge, service("s"), route("r", json!({})), wide.clone()];
+        let mut scene = Scene::new(objects.into_iter().chain(own));
+        let status = |scene: &Scene| {
+            let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+            config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].as_u64()
+        };
+        assert_eq!(status(&scene), Some(500), "{mode}");
+        let message = scene.route_message("apps/r", 0, "Accepted");
+        assert!(message.contains("1025 ranges come together here, and 1024 are the most"), "{mode}: {message}");
+        scene.put(on("b", at("HTTPRoute", "r"), acl(600..1_024)));
+        assert_eq!(status(&scene), None, "{mode}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::{
     extension::ExtensionRow,
     gateway::{
         Served,
-        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow, Traced},
+        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow, TakesAddresses, Traced},
         port::PortRival,
     },
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -220,6 +220,7 @@ pub(super) fn all() -> Engine {
         .derived::<SoundPort>()
         .group::<SoundPorts>()
         .lookup::<Traced>()
+        .lookup::<TakesAddresses>()
         .derived_for_each::<Named, Gateways>(same)
         .group::<NameClaims>()
         .lookup::<NameRival>()
