@@ -84,7 +84,7 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     match (cluster.to(), cluster) {
         (Some(to), _) => of(&to),
         (None, ClusterId::Rule(chain, rule, to)) => {
-            shares_of(scope, (chain, *rule, *to)).map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum())
+            shares_of(scope, (chain, *rule, to)).shares.iter().map(|(to, _)| of(to)).sum()
         }
         (None, ClusterId::Place(place)) => place::most_endpoints(scope, place, of),
         (None, _) => 0,
@@ -223,7 +223,7 @@ fn model(scope: &Scope<'_>, key: &ClusterId) -> Option<Cluster> {
             hosts = backend.by_name();
             backend.protocol
         }
-        (None, ClusterId::Rule(chain, rule, to)) => shares_of(scope, (chain, *rule, *to))?.protocol,
+        (None, ClusterId::Rule(chain, rule, to)) => shares_of(scope, (chain, *rule, to)).protocol,
         (None, _) => return None,
     };
     let in_grpc = matches!(key, ClusterId::Http2(_) | ClusterId::Grpc(_) | ClusterId::Told(_));

@@ -289,12 +289,28 @@ pub(crate) fn served_at(
     reader: &impl Reader,
     (chain, rule, listener): &(Chain, u32, ListenerId),
 ) -> Option<Arc<Resolved>> {
-    let key = (chain.clone(), *rule);
-    let resolved = reader.row::<ResolvedRule>(&key)?;
-    match resolved.told_at(reader, listener) {
+    let resolved = reader.row::<ResolvedRule>(&(chain.clone(), *rule))?;
+    match resolved_for(reader, (chain, *rule), &resolved, listener) {
         None => Some(resolved),
-        Some(target) => reader.row::<ResolvedAt>(&(key.0, *rule, target)),
+        Some(target) => reader.row::<ResolvedAt>(&(chain.clone(), *rule, target)),
     }
+}
+
+/// Where it is found out what a rule does at a listener, if policies of that or of its Gateway say so: for all of the Gateway, unless
+/// that depends on the listener.
+fn resolved_for(
+    reader: &impl Reader,
+    (chain, rule): (&Chain, u32),
+    resolved: &Resolved,
+    listener: &ListenerId,
+) -> Option<Target> {
+    let target = resolved.told_at(reader, listener)?;
+    if target.section.is_some() {
+        return Some(target);
+    }
+    let there = reader.row::<ResolvedAt>(&(chain.clone(), rule, target.clone()));
+    let asks = there.is_some_and(|there| there.policies.as_ref().is_some_and(|policies| policies.asks_listeners));
+    Some(if asks { section(listener) } else { target })
 }
 
 /// A rule as listeners serve it, each way once; as it is where none does. Most are the same everywhere. `gateway` leaves those
@@ -304,7 +320,7 @@ pub(crate) fn ways(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: Option<
     let attached = scope.get::<Attachment>(chain.top());
     let listeners = attached.iter().flat_map(|attached| &attached.served);
     let listeners = listeners.filter(|listener| gateway.is_none_or(|gateway| listener.gateway == *gateway));
-    let mut told: Vec<_> = listeners.map(|listener| resolved.told_at(scope, listener)).collect();
+    let mut told: Vec<_> = listeners.map(|listener| resolved_for(scope, (chain, rule), &resolved, listener)).collect();
     told.sort_unstable();
     told.dedup();
     let way = |at: Option<Target>| match at {

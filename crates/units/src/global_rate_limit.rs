@@ -143,6 +143,11 @@ impl Unit for GlobalRateLimit {
         false
     }
 
+    /// Envoy takes over what the service says, and has no rules for that.
+    fn forges(&self) -> bool {
+        true
+    }
+
     fn explain(route: &Route) -> Option<String> {
         let filter: EnvoyLimit = extension::unwrapped(route, slots::GLOBAL_RATE_LIMIT)?;
         let who = extension::cluster(&filter.rate_limit_service?.grpc_service?)?;

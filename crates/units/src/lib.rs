@@ -126,6 +126,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         false
     }
 
+    /// Whether whoever it asks may set any header of a request, also those that no client could send.
+    fn forges(&self) -> bool {
+        false
+    }
+
     /// What becomes of it where another level says `other`, both are merged deeply and this one is preferred. None where it
     /// stands as a whole, and nothing of the other holds: so it is wherever either of both switches off.
     fn over(&self, _other: &Self) -> Option<Self> {
@@ -359,6 +364,13 @@ macro_rules! units {
             pub fn authenticates(&self) -> bool {
                 match self {
                     $(Self::$unit(unit) => unit.authenticates(),)+
+                }
+            }
+
+            /// As [`Unit::forges`].
+            pub fn forges(&self) -> bool {
+                match self {
+                    $(Self::$unit(unit) => unit.forges(),)+
                 }
             }
 

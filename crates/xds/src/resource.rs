@@ -13,7 +13,8 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceType {
     /// `envoy.extensions.transport_sockets.tls.v3.Secret` (SDS). Envoy closes no connection because a secret changes, so a
-    /// changed cluster must not connect by what a secret said before: such a connection would stay.
+    /// changed cluster must not connect by what a secret said before: such a connection would stay. A client that reconnects asks for
+    /// clusters before secrets, so in that moment it may.
     Secret,
     /// `envoy.config.cluster.v3.Cluster` (CDS).
     Cluster,

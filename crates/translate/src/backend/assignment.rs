@@ -24,7 +24,7 @@ impl Lookup for AssignmentBytes {
             | ClusterId::Grpc(to)
             | ClusterId::Told(to) => localities_of(scope, to)?,
             ClusterId::Rule(chain, rule, to) => {
-                let cluster = shares_of(scope, (chain, *rule, *to))?;
+                let cluster = shares_of(scope, (chain, *rule, to));
                 let shares = cluster.shares.iter();
                 shares
                     .map(|(to, weight)| Locality {

@@ -223,13 +223,14 @@ impl Level {
         let mut level = Self { edition: target.edition.clone(), ..Self::new(target.object.clone()) };
         let policies = scope.get::<PoliciesOf>(target);
         level.add(scope, Closeness::Whole, policies.iter().flat_map(|list| list.iter().cloned()));
-        level.add_up();
         let broken =
             level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.parsed.unit.as_ref().err()?)));
         if let Some((policy, fault)) = broken {
             let message = without(policy, fault, &target.object);
             level.broken.get_or_insert(Broken { field: None, message });
         }
+        // What sound ones come to is judged with the levels above.
+        level.add_up();
         // Nothing that others see tells what is kept from what is.
         Self { edition: None, ..level }
     }

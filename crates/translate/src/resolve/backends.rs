@@ -17,7 +17,7 @@ use crate::{
     backend::reference::{self, Followed, Sent},
     grant::Referrer,
     route::direct_response,
-    tables::backend::{ClusterId, Shares},
+    tables::backend::{ClusterId, NamedShares, Shares},
 };
 
 /// What following the references of a rule came to.
@@ -254,7 +254,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             return Err(refuse("a session cannot hold across backends that speak different protocols"));
         }
         let to = Shares { protocol, shares: resolved(shares) };
-        let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1, to.fingerprint());
+        let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1, NamedShares::new(to.clone()));
         let plain = |weight, cluster| WeightedBackend {
             weight,
             cluster,

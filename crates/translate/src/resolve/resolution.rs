@@ -134,8 +134,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
         let mut handling = combine(handling, &self.placed.levels(), field)?;
         replaceable(&handling, &self.unwritten.matches, field)?;
         self.prefixless = self.policies.apply(&self.effective, &mut handling, &mut self.unwritten.matches, field)?;
-        if handling.by_policy.internal_redirect.is_some() && self.takes_addresses() {
-            // The other route would judge the request by the address of the proxy in front.
+        if handling.by_policy.internal_redirect.is_some() && (self.forges() || self.takes_addresses()) {
             handling.to_mut().by_policy.internal_redirect = None;
         }
         let states = affordable(&handling, &mut self.meter, field)?.memory;
@@ -145,7 +144,13 @@ impl<'a, 'b> Resolution<'a, 'b> {
         Ok(AnsweredBy::Rule)
     }
 
-    /// Whether the rule is served at a Gateway that takes addresses from requests.
+    /// Whether somebody may set headers that no client could, which the route that a redirect leads to would believe.
+    fn forges(&self) -> bool {
+        self.effective.units.iter().any(|merged| merged.unit.as_ref().is_ok_and(|unit| unit.forges()))
+    }
+
+    /// Whether the rule is served at a Gateway that takes addresses from requests. The route that a redirect leads to would judge the
+    /// request by the address of the proxy in front.
     fn takes_addresses(&self) -> bool {
         let attached = self.scope.get::<Attachment>(self.placed.key.0.top());
         let mut gateways =

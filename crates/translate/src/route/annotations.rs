@@ -51,16 +51,17 @@ pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
             WEIGHT => (is_weight(value), "it counts as 0; use a whole number of 32 bits"),
             _ => (priority_is_sound(metadata), PRIORITY_REMEDY),
         };
-        (!sound).then(|| meaningless("annotations", name, value, remedy))
+        (!sound).then(|| meaningless(Severity::Ignored, "annotations", name, value, remedy))
     });
     let label = metadata.labels.get(REQUIRE_AUTH).filter(|value| yes_or_no(value).is_none());
-    let label = label.map(|value| meaningless("labels", REQUIRE_AUTH, value, "it counts as true; use true or false"));
+    let remedy = "it counts as true; use true or false";
+    let label = label.map(|value| meaningless(Severity::Warning, "labels", REQUIRE_AUTH, value, remedy));
     annotations.chain(label).collect()
 }
 
-fn meaningless(of: &str, name: &str, value: &str, remedy: &str) -> Problem {
+fn meaningless(severity: Severity, of: &str, name: &str, value: &str, remedy: &str) -> Problem {
     let message = format!("{value:?} means nothing here: {remedy}");
-    Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("metadata.{of}[{name}]"), message)
+    Problem::new(severity, Reason::UnsupportedValue, format!("metadata.{of}[{name}]"), message)
 }
 
 #[cfg(test)]

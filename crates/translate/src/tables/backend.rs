@@ -1,6 +1,10 @@
 //! Clusters: what they stand for, and what is known of the Services behind them.
 
-use std::sync::Arc;
+use std::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use api::ObjectId;
 use engine::Scope;
@@ -45,10 +49,10 @@ pub(crate) enum ClusterId {
     Grpc(Destination),
     /// The same of whoever is told of requests, in calls of which few are under way at a time.
     Told(Destination),
-    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them; with the
-    /// [fingerprint](Shares::fingerprint) of these, since endpoints reach a proxy before routes do: were the same cluster to
-    /// lead elsewhere, requests would go there by the routes of before.
-    Rule(Chain, u32, u64),
+    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them. Which these are is part of
+    /// its name, since endpoints reach a proxy before routes do: were the same cluster to lead elsewhere, requests would go there
+    /// by the routes of before.
+    Rule(Chain, u32, NamedShares),
     /// All backends of whichever route serves a place of streams.
     Place(PlaceId),
 }
@@ -71,9 +75,9 @@ impl ClusterId {
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Told(to) => told_cluster_name(to),
             Self::Place(place) => place.name(),
-            Self::Rule(chain, rule, to) => {
+            Self::Rule(chain, rule, NamedShares { fingerprint, .. }) => {
                 let route = chain.route();
-                let name = format!("{}/{}/rule/{rule}/{to:016x}", route.kind.lower_case(), route.name);
+                let name = format!("{}/{}/rule/{rule}/{fingerprint:016x}", route.kind.lower_case(), route.name);
                 if chain.depth() == 0 { name } else { format!("{name}/below/{:016x}", chain.fingerprint()) }
             }
         }
@@ -175,7 +179,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// The same as long as the same backends get requests, and the same others none but those of sessions.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    fn fingerprint(&self) -> u64 {
         let mut shares: Vec<_> = self.shares.iter().map(|(to, weight)| (to.cluster_name(), *weight > 0)).collect();
         shares.sort_unstable();
         let texts: Vec<_> = shares.iter().map(|(to, is_chosen)| format!("{to} {is_chosen}")).collect();
@@ -183,9 +187,50 @@ impl Shares {
     }
 }
 
-/// What a [`ClusterId::Rule`] stands for; none where the rule leads elsewhere by now.
-pub(crate) fn shares_of(scope: &Scope<'_>, (chain, rule, to): (&Chain, u32, u64)) -> Option<Arc<Shares>> {
-    scope.get::<SessionCluster>(&(chain.clone(), rule)).filter(|shares| shares.fingerprint() == to)
+/// The shares by which a cluster is named: the same ones whatever their weights.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedShares {
+    fingerprint: u64,
+    shares: Arc<Shares>,
+}
+
+impl NamedShares {
+    pub(crate) fn new(shares: Shares) -> Self {
+        Self { fingerprint: shares.fingerprint(), shares: shares.into() }
+    }
+}
+
+impl PartialEq for NamedShares {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Eq for NamedShares {}
+
+impl Hash for NamedShares {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fingerprint.hash(state);
+    }
+}
+
+impl PartialOrd for NamedShares {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for NamedShares {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.fingerprint.cmp(&other.fingerprint)
+    }
+}
+
+/// What a [`ClusterId::Rule`] stands for: by the weights that the rule has now, or, where it leads elsewhere by now, by those that it
+/// had. A route of before may still be served, and its endpoints follow.
+pub(crate) fn shares_of(scope: &Scope<'_>, (chain, rule, named): (&Chain, u32, &NamedShares)) -> Arc<Shares> {
+    let now = scope.get::<SessionCluster>(&(chain.clone(), rule));
+    now.filter(|now| now.fingerprint() == named.fingerprint).unwrap_or_else(|| named.shares.clone())
 }
 
 #[cfg(test)]
@@ -199,12 +244,14 @@ mod tests {
         let root = Chain::root(RouteId::http("platform", "shop"));
         let orders = root.below(2, RouteId::http("orders", "orders"));
         let returns = orders.below(0, RouteId::http("returns", "returns"));
+        let shares = Shares { protocol: Protocol::default(), shares: Vec::new() };
+        let named = NamedShares { fingerprint: 255, shares: shares.into() };
         for (chain, name) in [
             (root, "httproute/platform/shop/rule/1/00000000000000ff"),
             (orders, "httproute/orders/orders/rule/1/00000000000000ff/below/65b1bdf135dcd854"),
             (returns, "httproute/returns/returns/rule/1/00000000000000ff/below/bdacae21e100f638"),
         ] {
-            assert_eq!(ClusterId::Rule(chain, 1, 255).name(), name);
+            assert_eq!(ClusterId::Rule(chain, 1, named.clone()).name(), name);
         }
     }
 

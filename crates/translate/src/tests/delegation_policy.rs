@@ -361,6 +361,16 @@ fn where_authentication_is_demanded_a_rule_is_closed_at_the_listeners_alone_that
         assert_eq!(statuses(&scene), [None; 3], "{mode}");
         assert_eq!(scene.route("apps/r", 0, "PartiallyInvalid"), "", "{mode}");
     }
+    // The Gateway switches off what the rule has, by its word, and one listener has another.
+    let mut off = traffic("off", super::policies::at("Gateway", "edge"), json!({"basicAuth": {"disable": {}}}));
+    off["metadata"]["namespace"] = json!("infra");
+    let mut keys = super::scene::opaque("keys", json!({"client": "key"}));
+    keys["metadata"]["namespace"] = json!("infra");
+    let keys = [keys, at_listener("web", "web", json!({"apiKeyAuth": {"secretRef": {"name": "keys"}}}))];
+    let own = traffic("own", super::policies::at("HTTPRoute", "r"), users());
+    let base = [edge("ShallowMergePreferParent"), secret("cert"), service("s"), demanding.clone(), own, off];
+    let scene = Scene::new(base.into_iter().chain(keys));
+    assert_eq!(statuses(&scene), [None, Some(500), Some(500)]);
     // The rule has its own, which one listener switches off by the word of the Gateway.
     let own = traffic("own", super::policies::at("HTTPRoute", "r"), users());
     let off = at_listener("off", "other", json!({"basicAuth": {"disable": {}}}));

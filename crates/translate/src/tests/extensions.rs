@@ -181,3 +181,32 @@ fn what_an_extension_says_wakes_the_rules_that_ask_it_and_no_other() {
     // Said again it wakes nothing.
     assert_eq!(scene.put(judge("apps/judge3", 401)).computed, 0);
 }
+
+/// What such a service sets stays with a request that is sent on.
+#[test]
+fn beside_a_limit_whose_service_may_set_any_header_redirects_go_to_the_client() {
+    let follows = |more: Value| {
+        let asked = json!({"backendRef": {"name": "s", "port": 80}});
+        let counter =
+            of("GatewayExtension", "apps/counter", json!({"rateLimit": {"domain": "d", "grpcService": asked}}));
+        let target = json!([{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "shop"}]);
+        let mut spec = json!({"targetRefs": target, "internalRedirect": {}});
+        if let (Value::Object(spec), Value::Object(more)) = (&mut spec, more) {
+            spec.extend(more);
+        }
+        let scene = Scene::new([
+            gateway("edge", json!([http("web", 80, "")])),
+            service("s"),
+            route("shop", json!({"hostnames": ["shop.example"]})),
+            counter,
+            of("TrafficPolicy", "apps/p", spec),
+        ]);
+        let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let route = &config["virtualHosts"][0]["routes"][0];
+        assert!(route["route"]["cluster"].is_string(), "{route}");
+        route["route"]["internalRedirectPolicy"] != Value::Null
+    };
+    assert!(follows(json!({})));
+    let limit = json!({"extensionRef": {"name": "counter"}, "descriptors": [{"entries": [{"type": "Path"}]}]});
+    assert!(!follows(json!({"rateLimit": {"global": limit}})));
+}

@@ -128,17 +128,33 @@ fn acls_that_have_too_many_ranges_together_close_what_they_are_on_whoever_else_s
         let cidrs: Vec<_> = ranges.map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect();
         json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": cidrs, "action": "deny"}]}})
     };
-    let mut wide = on("wide", at("Gateway", "edge"), acl(0..1));
-    wide["metadata"]["namespace"] = json!("infra");
+    let of_gateway = |name: &str, target: Value, ranges| {
+        let mut policy = on(name, target, acl(ranges));
+        policy["metadata"]["namespace"] = json!("infra");
+        policy
+    };
+    let status = |scene: &Scene| {
+        let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].as_u64()
+    };
+    for (target, told) in [(at("Gateway", "edge"), "Gateway"), (at_section("Gateway", "edge", "web"), "listener")] {
+        let own = [of_gateway("a", target.clone(), 0..600), of_gateway("b", target.clone(), 600..1_025)];
+        let mut scene = scene([route("r", json!({}))].into_iter().chain(own));
+        assert_eq!(status(&scene), Some(500), "{told}");
+        let message = match told {
+            "Gateway" => scene.gateway_message("infra/edge", "Accepted"),
+            _ => scene.listener_status("infra/edge", "web").to_string(),
+        };
+        assert!(message.contains("1025 ranges come together here, and 1024 are the most"), "{message}");
+        scene.put(of_gateway("b", target, 600..1_024));
+        assert_eq!(status(&scene), None, "{told}");
+    }
+    let wide = of_gateway("wide", at("Gateway", "edge"), 0..1);
     for mode in ["ShallowMergePreferChild", "DeepMergePreferChild", "DeepMergePreferParent"] {
         let edge = annotated(gateway("edge", json!([http("web", 80, "")])), mode);
         let own = [on("a", at("HTTPRoute", "r"), acl(0..600)), on("b", at("HTTPRoute", "r"), acl(600..1_025))];
         let objects = [edge, service("s"), route("r", json!({})), wide.clone()];
         let mut scene = Scene::new(objects.into_iter().chain(own));
-        let status = |scene: &Scene| {
-            let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
-            config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].as_u64()
-        };
         assert_eq!(status(&scene), Some(500), "{mode}");
         let message = scene.route_message("apps/r", 0, "Accepted");
         assert!(message.contains("1025 ranges come together here, and 1024 are the most"), "{mode}: {message}");
