@@ -169,7 +169,7 @@ impl Authorization for Provider {
     }
 }
 
-/// A counter takes what it is asked about, but where a value of it is `over`, `fail` or `hang`.
+/// A counter takes what it is asked about, but where a value of it is `over`, `fail` or `hang`, or such a path.
 #[tonic::async_trait]
 impl RateLimitService for Provider {
     async fn should_rate_limit(
@@ -177,10 +177,11 @@ impl RateLimitService for Provider {
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let request = request.into_inner();
-        let mut values = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-        let verdict = match values.find(|entry| matches!(&*entry.value, "over" | "fail" | "hang")) {
-            Some(entry) if entry.value == "over" => Verdict::OverLimit,
-            Some(entry) if entry.value == "fail" => return Err(Status::internal("the counter fails")),
+        let entries = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        let mut values = entries.map(|entry| entry.value.trim_start_matches('/'));
+        let verdict = match values.find(|value| matches!(*value, "over" | "fail" | "hang")) {
+            Some("over") => Verdict::OverLimit,
+            Some("fail") => return Err(Status::internal("the counter fails")),
             Some(_) => future::pending().await,
             None => Verdict::Ok,
         };

@@ -45,6 +45,8 @@ mod providers;
 mod templates;
 #[path = "filter_chain/tokens.rs"]
 mod tokens;
+#[path = "filter_chain/unseen.rs"]
+mod unseen;
 
 const HOST: &str = "plain.example";
 /// What Envoy adds to a request on its way, whatever its filters.

@@ -5,17 +5,14 @@
 //! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is). Of one key it keeps
 //! the new entry, so what lets in others has another key.
 
-use std::{
-    fmt,
-    ops::RangeInclusive,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+pub mod programs;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use envoy_types::pb::{
     envoy::{
         config::{
-            core::v3::{DataSource, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier},
+            core::v3::{RuntimeFractionalPercent, TypedExtensionConfig},
             route::v3::{
                 RateLimit,
                 rate_limit::{
@@ -29,7 +26,6 @@ use envoy_types::pb::{
             filters::http::{
                 jwt_authn::v3::{JwtAuthentication, JwtProvider, JwtRequirement},
                 local_ratelimit::v3::LocalRateLimit,
-                lua::v3::Lua,
                 set_metadata::v3::Metadata,
             },
             rate_limit_descriptors::expr::v3::{Descriptor, descriptor::ExprSpecifier},
@@ -59,7 +55,16 @@ use prost::{Message, Name};
 use crate::{bytes::any, duration, resource::Encoded, slots, uint32};
 
 /// The names: those of the slots.
-pub const NAMES: [&str; 4] = [slots::OAUTH2_JWT, slots::JWT_AUTH, slots::LOCAL_RATE_LIMIT, slots::TRANSFORMATION_LUA];
+pub const NAMES: [&str; 8] = [
+    slots::API_KEY_AUTH_HIDE,
+    slots::OAUTH2_JWT,
+    slots::EXT_AUTH_BODY,
+    slots::JWT_AUTH,
+    slots::JWT_AUTH_HIDE,
+    slots::LOCAL_RATE_LIMIT,
+    slots::BUFFER_BODY,
+    slots::TRANSFORMATION_LUA,
+];
 
 /// The resource that holds an entry; none of secrets, which are resources of their own.
 pub fn holder(entry: &ExtensionEntry) -> Option<&'static str> {
@@ -67,13 +72,9 @@ pub fn holder(entry: &ExtensionEntry) -> Option<&'static str> {
         ExtensionEntry::LocalRate(_) => Some(slots::LOCAL_RATE_LIMIT),
         ExtensionEntry::Tokens(_) => Some(slots::JWT_AUTH),
         ExtensionEntry::LoginTokens(_) => Some(slots::OAUTH2_JWT),
+        ExtensionEntry::Program(name) => Some(name),
         ExtensionEntry::Login(_) => None,
     }
-}
-
-/// Whether the resource `name` holds entries at all.
-pub fn has_entries(name: &str) -> bool {
-    [slots::LOCAL_RATE_LIMIT, slots::JWT_AUTH, slots::OAUTH2_JWT].contains(&name)
 }
 
 /// A resource with these entries, which are sorted, each once. `judges` tells what is known of those whose tokens are taken;
@@ -85,32 +86,24 @@ pub fn extension<'a>(
     judges: impl Fn(&NsName) -> Option<TokenJudges>,
     body_bytes: u32,
 ) -> Encoded {
-    let entries = entries.into_iter();
+    let mut entries = entries.into_iter();
     let config = match name {
         slots::LOCAL_RATE_LIMIT => {
             let rates = entries.filter_map(|entry| match entry {
                 ExtensionEntry::LocalRate(rate) => Some(rate),
-                ExtensionEntry::Tokens(_) | ExtensionEntry::Login(_) | ExtensionEntry::LoginTokens(_) => None,
+                _ => None,
             });
             any(&local_limits(rates))
         }
-        slots::TRANSFORMATION_LUA => any(&Lua {
-            default_source_code: Some(DataSource {
-                specifier: Some(Specifier::InlineString(transformation(body_bytes))),
-                ..DataSource::default()
-            }),
-            // What it changes does not lead a request to another route, whose policies would not be asked.
-            clear_route_cache: Some(crate::boolean(false)),
-            ..Lua::default()
-        }),
         // Those who judge tokens. Without a requirement all that is asked for is refused.
-        _ => {
+        slots::JWT_AUTH | slots::OAUTH2_JWT => {
             let all = entries.filter_map(|entry| match entry {
                 ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => judges(id),
-                ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
+                _ => None,
             });
             Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }
+        _ => any(&programs::filter(name, entries.next().is_some(), body_bytes)),
     };
     named(name, config)
 }
@@ -166,67 +159,6 @@ fn tokens(all: impl Iterator<Item = TokenJudges>) -> Vec<u8> {
 fn named(name: &str, config: Any) -> Encoded {
     Encoded::new(TypedExtensionConfig { name: name.into(), typed_config: Some(config) }.encode_to_vec())
 }
-
-/// What changes headers and bodies as templates say. Routes say what as data. It comes apart from the listener, so that
-/// connections that were open before an upgrade have the program that the routes after it are written for.
-const TRANSFORMATION: &str = concat!(
-    include_str!("extensions/transformation/texts.lua"),
-    "\n",
-    include_str!("extensions/transformation/values.lua"),
-    "\n",
-    include_str!("extensions/transformation/json.lua"),
-    "\n",
-    include_str!("extensions/transformation/filters.lua"),
-    "\n",
-    include_str!("extensions/transformation/machine.lua"),
-    "\n",
-    include_str!("extensions/transformation/messages.lua"),
-);
-
-/// The program that interprets templates, as proxies have it.
-#[cfg(feature = "testing")]
-pub fn transformation_program(body_bytes: u32) -> String {
-    transformation(body_bytes)
-}
-
-/// The program, for bodies of at most so many bytes.
-fn transformation(body_bytes: u32) -> String {
-    let [capital, small] = &*CASES;
-    format!(
-        "-- Bytes of a body that is read or replaced.\nlocal MOST_BODY = {body_bytes}\n\
-         -- Letters outside of ASCII with their capital ones, and with their small ones.\n\
-         local CAPITAL, SMALL = \"{capital}\", \"{small}\"\n\n{TRANSFORMATION}"
-    )
-}
-
-/// Where the letters outside of ASCII are that have another case. To look at all of Unicode takes 50 ms of a start without
-/// optimization.
-const CASED: [RangeInclusive<char>; 6] = [
-    '\u{80}'..='\u{2FFF}',
-    '\u{A000}'..='\u{ABFF}',
-    '\u{FB00}'..='\u{10FFF}',
-    '\u{11800}'..='\u{118FF}',
-    '\u{16E00}'..='\u{16EFF}',
-    '\u{1E900}'..='\u{1E9FF}',
-];
-
-/// Letters outside of ASCII, each with what it becomes and a blank behind: capital ones, and small ones.
-static CASES: LazyLock<[String; 2]> = LazyLock::new(|| {
-    let [mut capital, mut small] = [const { String::new() }; 2];
-    for letter in CASED.into_iter().flatten() {
-        if !letter.to_uppercase().eq([letter]) {
-            capital.push(letter);
-            capital.extend(letter.to_uppercase());
-            capital.push(' ');
-        }
-        if !letter.to_lowercase().eq([letter]) {
-            small.push(letter);
-            small.extend(letter.to_lowercase());
-            small.push(' ');
-        }
-    }
-    [capital, small]
-});
 
 /// Where a row says its rate, for the filter that counts.
 const RATE: &str = "portcullis.rate";
@@ -291,14 +223,14 @@ fn local_limits<'a>(rates: impl Iterator<Item = &'a LocalRate>) -> LocalRateLimi
     let descriptors: Vec<_> = descriptors.collect();
     let own = vec![
         metadata(OWN, RATE, OWN),
-        computed("chain", "filter_chain_name"),
-        computed("host", "virtual_host_name"),
-        computed("route", "route_name"),
+        computed("chain", "xds", "filter_chain_name"),
+        computed("host", "xds", "virtual_host_name"),
+        computed("route", "xds", "route_name"),
     ];
     let shared = vec![
         metadata(SHARED, RATE, SHARED),
         metadata("policy", SUPPLIER, SHARED),
-        computed("chain", "filter_chain_name"),
+        computed("chain", "xds", "filter_chain_name"),
     ];
     LocalRateLimit {
         stat_prefix: "local".into(),
@@ -353,9 +285,9 @@ fn metadata(name: &str, namespace: &str, key: &str) -> Action {
     }
 }
 
-/// An attribute of `xds`, such as `route_name`, under `name`.
-fn computed(name: &str, attribute: &str) -> Action {
-    let root = Expr { expr_kind: Some(ExprKind::IdentExpr(Ident { name: "xds".into() })), ..Expr::default() };
+/// An attribute of `root`, such as `route_name` of `xds`, under `name`.
+pub fn computed(name: &str, root: &str, attribute: &str) -> Action {
+    let root = Expr { expr_kind: Some(ExprKind::IdentExpr(Ident { name: root.into() })), ..Expr::default() };
     let select = Select { operand: Some(Box::new(root)), field: attribute.into(), ..Select::default() };
     let expression = Expr { expr_kind: Some(ExprKind::SelectExpr(Box::new(select))), ..Expr::default() };
     let descriptor = Descriptor {

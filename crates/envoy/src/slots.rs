@@ -77,6 +77,8 @@ pub const DECOMPRESS: [&str; 3] = ["decompress.gzip", "decompress.brotli", "deco
 pub const RBAC: &str = "rbac";
 /// The slot that asks for a key.
 pub const API_KEY_AUTH: &str = "apiKeyAuth";
+/// The slot that takes keys out of requests where the filter in front cannot: a program.
+pub const API_KEY_AUTH_HIDE: &str = "apiKeyAuth.hide";
 /// The slot that asks for a user and a password.
 pub const BASIC_AUTH: &str = "basicAuth";
 /// The slot that has people log in: a wrapper.
@@ -91,6 +93,8 @@ pub const OAUTH2_JWT: &str = "oauth2.jwt";
 pub const OAUTH2_CLAIMS: &str = "oauth2.claims";
 /// The slot in which tokens are judged that requests bring.
 pub const JWT_AUTH: &str = "jwtAuth";
+/// The slot that takes tokens out of queries: a program.
+pub const JWT_AUTH_HIDE: &str = "jwtAuth.hide";
 /// The slot that shows backends what a token says: a wrapper.
 pub const JWT_CLAIMS: &str = "jwtAuth.claims";
 /// The slot that says which of the limits holds that [`LOCAL_RATE_LIMIT`] knows: a wrapper.
@@ -107,6 +111,8 @@ pub const TRANSFORMATION: &str = "transformation";
 pub const TRANSFORMATION_LUA: &str = "transformation.lua";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
+/// The slot behind that, which refuses what is too long and did not wait in it: a program.
+pub const BUFFER_BODY: &str = "buffer.body";
 /// The slot that looks where requests come from.
 pub const CSRF: &str = "csrf";
 
@@ -114,8 +120,10 @@ pub const CSRF: &str = "csrf";
 pub const EXT_AUTH: [&str; 4] = ["extAuth.0", "extAuth.1", "extAuth.2", "extAuth.3"];
 /// The same for all routes of a Gateway or a listener. A route with judges of its own switches them off.
 pub const EXT_AUTH_WIDE: [&str; 4] = ["extAuth.wide.0", "extAuth.wide.1", "extAuth.wide.2", "extAuth.wide.3"];
-/// All of both.
-pub const EXT_AUTH_ALL: [&str; 8] = [
+/// The slot behind all of these, which refuses what is longer than a judge was shown: a program.
+pub const EXT_AUTH_BODY: &str = "extAuth.body";
+/// All of these.
+pub const EXT_AUTH_ALL: [&str; 9] = [
     EXT_AUTH[0],
     EXT_AUTH[1],
     EXT_AUTH[2],
@@ -124,6 +132,7 @@ pub const EXT_AUTH_ALL: [&str; 8] = [
     EXT_AUTH_WIDE[1],
     EXT_AUTH_WIDE[2],
     EXT_AUTH_WIDE[3],
+    EXT_AUTH_BODY,
 ];
 /// The filters in these wrappers. Envoy looks under their names for what a route says to them.
 pub const EXT_AUTH_INNER: [&str; 4] = ["extAuth.0.ask", "extAuth.1.ask", "extAuth.2.ask", "extAuth.3.ask"];
@@ -286,6 +295,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(OAUTH2, wrapper()),
         here(EXT_PROC_OAUTH2, wrapper()),
         here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
+        (API_KEY_AUTH_HIDE, apart::<Lua>()),
         here(BASIC_AUTH, basic_auth()),
         (OAUTH2_JWT, apart::<JwtAuthentication>()),
         here(OAUTH2_CLAIMS, wrapper()),
@@ -297,8 +307,10 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(EXT_AUTH[1], wrapper()),
         here(EXT_AUTH[2], wrapper()),
         here(EXT_AUTH[3], wrapper()),
+        (EXT_AUTH_BODY, apart::<Lua>()),
         here(EXT_PROC_EXT_AUTH, wrapper()),
         (JWT_AUTH, apart::<JwtAuthentication>()),
+        (JWT_AUTH_HIDE, apart::<Lua>()),
         here(JWT_CLAIMS, wrapper()),
         here(EXT_PROC_JWT_AUTH, wrapper()),
         here(RBAC, any(&Rbac::default())),
@@ -312,6 +324,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(GLOBAL_RATE_LIMIT, wrapper()),
         here(EXT_PROC_RATE_LIMIT, wrapper()),
         here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
+        (BUFFER_BODY, apart::<Lua>()),
         here(TRANSFORMATION, wrapper()),
         (TRANSFORMATION_LUA, apart::<Lua>()),
         here(EXT_PROC_TRANSFORMATION, wrapper()),

@@ -211,6 +211,8 @@ pub struct At {
     pub rule: u32,
     /// Its place in the rule.
     pub matching: u32,
+    /// How much the matches ask for that it stands below, that of the root first: of several ways to one match the narrower holds.
+    pub within: Arc<[Specificity]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -213,6 +213,8 @@ pub enum ExtensionEntry {
     Login(NsName),
     /// The tokens that such a login brings, where the GatewayExtension has them judged.
     LoginTokens(NsName),
+    /// The program of this slot, which is the same for all.
+    Program(&'static str),
 }
 
 /// How many requests each proxy takes in a time.

@@ -165,7 +165,7 @@ impl Derived for AskedTokens {
 fn parts(resolved: &Resolved) -> Vec<Part> {
     let tokens = resolved.entries.iter().filter_map(|entry| match entry {
         ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => Some(Part::Tokens(id.clone())),
-        ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
+        ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) | ExtensionEntry::Program(_) => None,
     });
     resolved.clusters.iter().cloned().map(Part::Cluster).chain(tokens).collect()
 }

@@ -121,7 +121,7 @@ impl Derived for OfferedPart {
                 (token_judges(scope, id).map(Part::Tokens), owner)
             }
             // It is the same for all who say the same.
-            PartId::Entry(ExtensionEntry::LocalRate(_)) => {
+            PartId::Entry(ExtensionEntry::LocalRate(_) | ExtensionEntry::Program(_)) => {
                 (Some(Part::Rate), NsName::new("", "").id(ObjectKind::TrafficPolicy).into())
             }
             PartId::Chain(listener, hostname) => cleared::chain(scope, listener, hostname),
@@ -200,10 +200,6 @@ impl Derived for ReferredEntry {
 /// What an extension says: that to which rows refer, and the slots of wider scopes. A scope of which nobody knows what its
 /// policies say answers by itself and refers to nothing, so that it is left out and the others keep what is theirs.
 fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
-    if !extensions::has_entries(name) {
-        let body_bytes = scope.get::<Config>(&()).map_or(0, |config| config.policies.max_body_bytes);
-        return extensions::extension(name, [], |_| None, body_bytes);
-    }
     let referred = scope.group::<ReferredEntries>(gateway);
     let listeners = scope.get::<GatewayRow>(gateway);
     let listeners = listeners.iter().flat_map(|model| &model.listeners);
@@ -230,7 +226,8 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
             Part::Cluster(_) | Part::Rate | Part::Chain(..) => None,
         }
     };
-    extensions::extension(name, own, judges, 0)
+    let body_bytes = scope.get::<Config>(&()).map_or(0, |config| config.policies.max_body_bytes);
+    extensions::extension(name, own, judges, body_bytes)
 }
 
 /// Whose tokens are taken by the word of a GatewayExtension. One that is broken is left out, so that what refers to it is refused
@@ -296,7 +293,10 @@ impl Derived for WideAsked {
                 match entry {
                     // Whoever lists what a Gateway's extensions say looks at no ListenerSet.
                     _ if listener.name.set.is_some() => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
-                    ExtensionEntry::Tokens(_) | ExtensionEntry::LoginTokens(_) | ExtensionEntry::LocalRate(_) => {}
+                    ExtensionEntry::Tokens(_)
+                    | ExtensionEntry::LoginTokens(_)
+                    | ExtensionEntry::LocalRate(_)
+                    | ExtensionEntry::Program(_) => {}
                     ExtensionEntry::Login(_) => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
                 }
                 if let ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) = entry {

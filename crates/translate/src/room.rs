@@ -78,7 +78,7 @@ fn said(scope: &Scope<'_>, slots: &[Slot]) -> u64 {
             let judged = scope.get::<ExtensionRow>(id)?;
             Some(weight::tokens(&judged.extension.as_ref().ok()?.provider))
         }
-        ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
+        ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) | ExtensionEntry::Program(_) => None,
     });
     weight::slots(slots).saturating_add(asked.fold(0, u64::saturating_add)).saturating_add(tokens.sum())
 }

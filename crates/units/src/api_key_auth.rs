@@ -7,7 +7,10 @@ use api::traffic_policy::{
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
-    extensions::filters::http::api_key_auth::v3::{ApiKeyAuthPerRoute, KeySource as EnvoySource},
+    extensions::filters::http::{
+        api_key_auth::v3::{ApiKeyAuthPerRoute, KeySource as EnvoySource},
+        lua::v3::LuaPerRoute,
+    },
 };
 use ir::rule::Slot;
 use serde::Deserialize;
@@ -35,8 +38,8 @@ pub enum ApiKeyAuth {
     Off,
     /// Those in Secrets, which were not read yet.
     In(Keys),
-    /// Those that this knows.
-    By(Slot),
+    /// Those that the first of these knows.
+    By(Vec<Slot>),
 }
 
 /// Where keys are written to be, and how requests show them.
@@ -77,7 +80,7 @@ struct KeySource {
 impl Unit for ApiKeyAuth {
     const FIELD: &'static str = "apiKeyAuth";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::API_KEY_AUTH];
+    const SLOTS: &'static [&'static str] = &[slots::API_KEY_AUTH, slots::API_KEY_AUTH_HIDE];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"secretRef": {"name": "credentials"}}"#,
@@ -128,7 +131,7 @@ impl Unit for ApiKeyAuth {
 
     fn slots(&self) -> Vec<Slot> {
         match self {
-            Self::By(slot) => vec![slot.clone()],
+            Self::By(slots) => slots.clone(),
             Self::Off | Self::In(_) => Vec::new(),
         }
     }
@@ -155,7 +158,9 @@ impl Unit for ApiKeyAuth {
             "" => String::new(),
             name => format!("; the client is told in {name}"),
         };
-        let goes_on = if forwarding.hide_credentials { "" } else { "; the key goes on" };
+        let is_hidden =
+            forwarding.hide_credentials || spec::said::<LuaPerRoute>(route, slots::API_KEY_AUTH_HIDE).is_some();
+        let goes_on = if is_hidden { "" } else { "; the key goes on" };
         let noun = if keys == 1 { "key" } else { "keys" };
         Some(format!("{keys} {noun}, in {}{client}{goes_on}", places.join(" or ")))
     }
@@ -201,8 +206,8 @@ fn parameter(name: &str) -> Result<String, Invalid> {
 }
 
 impl Keys {
-    /// What guards by the keys that are there now.
-    fn made(self, secrets: &dyn SecretReader) -> Result<Slot, Refused> {
+    /// What guards by the keys that are there now, and what hides them.
+    fn made(self, secrets: &dyn SecretReader) -> Result<Vec<Slot>, Refused> {
         let (field, of) = match self.from {
             From::Secret(SecretReference { name, namespace, .. }) => {
                 ("secretRef", secrets.permitted(namespace.as_ref(), &name).map(Of::Secret))
@@ -211,7 +216,9 @@ impl Keys {
                 ("secretSelector", Ok(Of::Labelled(secrets.namespace().clone(), match_labels)))
             }
         };
+        let hides = self.shown.hiding_slot();
         let made = of.and_then(|of| secrets.made(&Credentials::ApiKeys(ApiKeys { of, shown: self.shown })));
-        made.map_err(|why| Refused::new(field, why))
+        let guard = made.map_err(|why| Refused::new(field, why))?;
+        Ok(std::iter::once(guard).chain(hides).collect())
     }
 }

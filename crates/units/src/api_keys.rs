@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{core::Secret, meta::StringMap};
-use envoy::slots;
+use envoy::{extensions::programs, slots};
 use envoy_types::pb::envoy::extensions::filters::http::api_key_auth::v3::{
     ApiKeyAuthPerRoute, Credential, Forwarding, KeySource as EnvoySource,
 };
@@ -50,6 +50,23 @@ pub(crate) enum Place {
     Cookie,
 }
 
+impl Shown {
+    fn is_in_queries(&self) -> bool {
+        self.sources.iter().any(|(place, _)| *place == Place::Query)
+    }
+
+    /// What takes keys out of requests, where the filter that reads them may not: it would write queries anew.
+    pub(crate) fn hiding_slot(&self) -> Option<Slot> {
+        let part = |(place, name): &(Place, String)| match place {
+            Place::Header => programs::Shown::Header(name.clone()),
+            Place::Query => programs::Shown::Query(name.clone()),
+            Place::Cookie => programs::Shown::Cookie(name.clone()),
+        };
+        let parts = || self.sources.iter().map(part).collect::<Vec<_>>();
+        (!self.forwards && self.is_in_queries()).then(|| programs::hides(slots::API_KEY_AUTH_HIDE, &parts()))
+    }
+}
+
 impl ApiKeys {
     /// What guards by the keys that are there now, or why nothing can.
     pub(crate) fn slot(&self, secrets: &dyn SecretStore) -> Result<Slot, String> {
@@ -79,7 +96,7 @@ impl ApiKeys {
             key_sources: self.shown.sources.iter().map(source).collect(),
             forwarding: Some(Forwarding {
                 header: self.shown.client_header.clone().unwrap_or_default(),
-                hide_credentials: !self.shown.forwards,
+                hide_credentials: !self.shown.forwards && !self.shown.is_in_queries(),
             }),
             allowed_clients: Vec::new(),
         };

@@ -1,7 +1,7 @@
 //! `buffer`: requests are read whole before they are sent on, and refused where they are too large.
 
 use api::traffic_policy::TrafficPolicySpec;
-use envoy::slots;
+use envoy::{extensions::programs, slots};
 use envoy_types::pb::{
     envoy::{
         config::route::v3::Route,
@@ -37,7 +37,7 @@ pub struct Spec {
 impl Unit for Buffer {
     const FIELD: &'static str = "buffer";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::BUFFER];
+    const SLOTS: &'static [&'static str] = &[slots::BUFFER, slots::BUFFER_BODY];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"maxRequestSize": "16"}"#,
@@ -68,9 +68,10 @@ impl Unit for Buffer {
     fn slots(&self) -> Vec<Slot> {
         let on = self.max_request_bytes.map(|bytes| {
             let size = EnvoyBuffer { max_request_bytes: Some(UInt32Value { value: bytes }) };
-            slots::slot(slots::BUFFER, &BufferPerRoute { r#override: Some(buffer_per_route::Override::Buffer(size)) })
+            let waits = BufferPerRoute { r#override: Some(buffer_per_route::Override::Buffer(size)) };
+            [slots::slot(slots::BUFFER, &waits), programs::bounds_bodies(slots::BUFFER_BODY, bytes)]
         });
-        on.into_iter().collect()
+        on.into_iter().flatten().collect()
     }
 
     fn explain(route: &Route) -> Option<String> {

@@ -6,7 +6,7 @@ use api::{
     gateway_extension::{ExtensionReference, RequestBody},
     traffic_policy::TrafficPolicySpec,
 };
-use envoy::slots;
+use envoy::{extensions::programs, slots};
 use envoy_types::pb::{
     envoy::{
         config::route::v3::Route,
@@ -144,7 +144,8 @@ impl Unit for ExtAuth {
 
     fn wide_slots(&self, _: &str) -> Vec<Slot> {
         let mut placed = self.placed(&slots::EXT_AUTH_WIDE, &slots::EXT_AUTH_WIDE_INNER);
-        let unused = slots::EXT_AUTH_WIDE.into_iter().filter(|name| placed.iter().all(|slot| slot.name != *name));
+        let used = slots::EXT_AUTH_WIDE.into_iter().chain([slots::EXT_AUTH_BODY]);
+        let unused = used.filter(|name| placed.iter().all(|slot| slot.name != *name));
         let unused: Vec<_> = unused.map(slots::off).collect();
         placed.extend(unused);
         placed
@@ -202,7 +203,10 @@ impl ExtAuth {
     fn placed(&self, slots: &[&'static str; 4], inner: &[&'static str; 4]) -> Vec<Slot> {
         let Self::By(judges) = self else { return Vec::new() };
         let places = slots.iter().zip(inner);
-        judges.iter().zip(places).flat_map(|(judge, (slot, inner))| judge.slots(slot, inner)).collect()
+        let asked = judges.iter().zip(places).flat_map(|(judge, (slot, inner))| judge.slots(slot, inner));
+        // What goes on is what all of them were shown.
+        let shown = judges.iter().filter_map(Judge::shown_whole).min();
+        asked.chain(shown.map(|most| programs::bounds_bodies(slots::EXT_AUTH_BODY, most))).collect()
     }
 }
 
@@ -211,13 +215,26 @@ impl Judge {
         &self.extension.id
     }
 
-    /// Its own slot, and what the route says to it.
-    fn slots(&self, slot: &'static str, inner: &'static str) -> Vec<Slot> {
-        let Some(ext_auth) = judge(&self.extension.provider) else { return Vec::new() };
+    /// Who it is, and the filter that asks it.
+    fn filter(&self) -> Option<(&ext_auth::ExtAuth, ExtAuthz)> {
+        let ext_auth = judge(&self.extension.provider)?;
         let mut filter: ExtAuthz = ext_auth.filter.decode();
         if let Some(body) = self.body.as_ref().and_then(|body| ext_auth::buffer(body).ok()) {
             filter.with_request_body = Some(body);
         }
+        Some((ext_auth, filter))
+    }
+
+    /// How many bytes of a body it is shown at most, if it is shown all of each.
+    fn shown_whole(&self) -> Option<u32> {
+        let (_, filter) = self.filter()?;
+        let body = filter.with_request_body.filter(|body| !body.allow_partial_message)?;
+        Some(body.max_request_bytes)
+    }
+
+    /// Its own slot, and what the route says to it.
+    fn slots(&self, slot: &'static str, inner: &'static str) -> Vec<Slot> {
+        let Some((ext_auth, filter)) = self.filter() else { return Vec::new() };
         let asked = extension::wrapped(slot, inner, &filter, &ext_auth.asked);
         let context = (!self.context.is_empty()).then(|| told(inner, &self.context));
         std::iter::once(asked).chain(context).collect()

@@ -1,18 +1,28 @@
 //! `rateLimit.global`: a service counts requests, of all proxies together.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
-use envoy::slots;
+use envoy::{bytes::any, extensions::computed, slots};
 use envoy_types::pb::envoy::{
-    config::route::v3::{
-        RateLimit as EnvoyDescriptor, Route,
-        rate_limit::{
-            Action,
-            action::{ActionSpecifier, GenericKey, RemoteAddress, RequestHeaders},
+    config::{
+        core::v3::TypedExtensionConfig,
+        rbac::v3::{
+            Permission, Policy, Principal, Rbac as Rules,
+            permission::{self, Rule},
+            principal::Identifier,
+        },
+        route::v3::{
+            HeaderMatcher, RateLimit as EnvoyDescriptor, Route,
+            header_matcher::HeaderMatchSpecifier,
+            rate_limit::{
+                Action,
+                action::{ActionSpecifier, GenericKey, RemoteAddress, RequestHeaders},
+            },
         },
     },
-    extensions::filters::http::ratelimit::v3::RateLimit as EnvoyLimit,
+    extensions::filters::http::{ratelimit::v3::RateLimit as EnvoyLimit, rbac::v3::Rbac},
+    r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
 };
 use ir::rule::Slot;
 use serde::Deserialize;
@@ -29,6 +39,17 @@ const MOST: usize = 16;
 
 /// Longest key or value.
 const LONGEST: usize = 256;
+
+/// What a service takes as text: UTF-8, byte by byte, as Envoy's expressions are. One that has to read anything else gives no answer,
+/// for which a limit may be open.
+const TEXT: &str = concat!(
+    r"(?:[\x00-\x7F]|[\xC2-\xDF][\x80-\xBF]",
+    r"|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]",
+    r"|\xF0[\x90-\xBF][\x80-\xBF]{2}|[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2})*",
+);
+
+/// The filter in front of the one that asks.
+const FRONT: &str = "rateLimit.global.text";
 
 /// How many requests are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +110,7 @@ enum Entry {
         key: String,
     },
     RemoteAddress,
+    /// Without the query.
     Path,
 }
 
@@ -136,7 +158,8 @@ impl Unit for GlobalRateLimit {
             ..EnvoyDescriptor::default()
         };
         filter.rate_limits = self.descriptors.iter().map(actions).collect();
-        vec![extension::wrapped(slots::GLOBAL_RATE_LIMIT, slots::GLOBAL_RATE_LIMIT_INNER, &filter, &counter.asked)]
+        let [slot, inner] = [slots::GLOBAL_RATE_LIMIT, slots::GLOBAL_RATE_LIMIT_INNER];
+        vec![extension::wrapped_behind(self.front(), slot, inner, &filter, &counter.asked)]
     }
 
     fn disables(&self) -> bool {
@@ -155,6 +178,35 @@ impl Unit for GlobalRateLimit {
         let count = filter.rate_limits.len();
         let descriptors = if count == 1 { "descriptor" } else { "descriptors" };
         Some(format!("{count} {descriptors}, counted by {who} for {}{open}", filter.domain))
+    }
+}
+
+impl GlobalRateLimit {
+    /// What keeps requests out of which nothing could be counted.
+    fn front(&self) -> Option<TypedExtensionConfig> {
+        let names: BTreeSet<_> = self.descriptors.iter().flatten().filter_map(Entry::shown_in).collect();
+        let texts: Vec<_> =
+            names.into_iter().map(|name| Permission { rule: Some(Rule::Header(is_text(name))) }).collect();
+        (!texts.is_empty()).then(|| {
+            let anybody = Principal { identifier: Some(Identifier::Any(true)) };
+            let all = Permission { rule: Some(Rule::AndRules(permission::Set { rules: texts })) };
+            let policy = Policy { permissions: vec![all], principals: vec![anybody], ..Policy::default() };
+            let rules = Rules { policies: [("text".to_owned(), policy)].into(), ..Rules::default() };
+            let filter = Rbac { rules: Some(rules), ..Rbac::default() };
+            TypedExtensionConfig { name: FRONT.into(), typed_config: Some(any(&filter)) }
+        })
+    }
+}
+
+/// Whether all that a header says is text. One that is missing says nothing.
+fn is_text(name: &str) -> HeaderMatcher {
+    let pattern = MatchPattern::SafeRegex(RegexMatcher { regex: TEXT.into(), ..RegexMatcher::default() });
+    let text = StringMatcher { match_pattern: Some(pattern), ..StringMatcher::default() };
+    HeaderMatcher {
+        name: name.into(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(text)),
+        treat_missing_header_as_empty: true,
+        ..HeaderMatcher::default()
     }
 }
 
@@ -205,23 +257,30 @@ impl WrittenEntry {
 }
 
 impl Entry {
+    /// The header that shows it.
+    fn shown_in(&self) -> Option<&str> {
+        match self {
+            Self::Header { name, .. } => Some(name),
+            Self::Path => Some(":path"),
+            Self::Generic { .. } | Self::RemoteAddress => None,
+        }
+    }
+
     fn action(&self) -> Action {
-        let header = |name: &str, key: &str| {
-            ActionSpecifier::RequestHeaders(RequestHeaders {
-                header_name: name.into(),
-                descriptor_key: key.into(),
-                skip_if_absent: false,
-            })
-        };
         let specifier = match self {
             Self::Generic { key, value } => ActionSpecifier::GenericKey(GenericKey {
                 descriptor_key: key.clone(),
                 descriptor_value: value.clone(),
                 ..GenericKey::default()
             }),
-            Self::Header { name, key } => header(name, key),
+            Self::Header { name, key } => ActionSpecifier::RequestHeaders(RequestHeaders {
+                header_name: name.clone(),
+                descriptor_key: key.clone(),
+                skip_if_absent: false,
+            }),
             Self::RemoteAddress => ActionSpecifier::RemoteAddress(RemoteAddress {}),
-            Self::Path => header(":path", "path"),
+            // Without the query, of which a client has as many as it likes.
+            Self::Path => return computed("path", "request", "url_path"),
         };
         Action { action_specifier: Some(specifier) }
     }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
-use envoy::slots;
+use envoy::{
+    extensions::programs::{self, Shown},
+    slots,
+};
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
     extensions::filters::http::jwt_authn::v3::{PerRouteConfig, per_route_config::RequirementSpecifier},
@@ -41,6 +44,8 @@ pub struct Tokens {
     name: Arc<str>,
     asked: Arc<[Asked]>,
     headers: Arc<[String]>,
+    /// The parameters of queries that show tokens which do not go on.
+    hidden: Arc<[String]>,
     enforces: bool,
 }
 
@@ -55,7 +60,7 @@ pub struct Spec {
 impl Unit for JwtAuth {
     const FIELD: &'static str = "jwtAuth";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::JWT_AUTH, slots::JWT_CLAIMS];
+    const SLOTS: &'static [&'static str] = &[slots::JWT_AUTH, slots::JWT_AUTH_HIDE, slots::JWT_CLAIMS];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"extensionRef": {"name": "tokens", "namespace": "apps"}}"#,
@@ -80,19 +85,25 @@ impl Unit for JwtAuth {
     fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
         let Self::Named(reference) = &self else { return Ok(self) };
         let extension = extension::find(extensions, reference)?;
-        let jwt::Jwt { judges, asked, headers, enforces, .. } = extension::of_member(&extension, "jwt", Provider::jwt)?;
+        let jwt::Jwt { judges, asked, headers, hidden, enforces, .. } =
+            extension::of_member(&extension, "jwt", Provider::jwt)?;
         Ok(Self::By(Tokens {
             id: extension.id.clone(),
             name: judges.name().into(),
             asked: asked.clone(),
             headers: headers.clone(),
+            hidden: hidden.clone(),
             enforces: *enforces,
         }))
     }
 
     fn slots(&self) -> Vec<Slot> {
-        let Self::By(Tokens { id, name, asked, headers, .. }) = self else { return Vec::new() };
-        jwt::judged(name, ExtensionEntry::Tokens(id.clone()), [slots::JWT_AUTH, slots::JWT_CLAIMS], asked, headers)
+        let Self::By(Tokens { id, name, asked, headers, hidden, .. }) = self else { return Vec::new() };
+        let entry = ExtensionEntry::Tokens(id.clone());
+        let mut judged = jwt::judged(name, entry, [slots::JWT_AUTH, slots::JWT_CLAIMS], asked, headers);
+        let hidden: Vec<_> = hidden.iter().cloned().map(Shown::Query).collect();
+        judged.extend((!hidden.is_empty()).then(|| programs::hides(slots::JWT_AUTH_HIDE, &hidden)));
+        judged
     }
 
     fn disables(&self) -> bool {

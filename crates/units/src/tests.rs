@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod deep;
+mod hiding;
 mod logins;
 mod providers;
 mod refused;
@@ -181,7 +182,7 @@ fn a_size_is_said_in_its_slot_which_is_switched_off_where_the_unit_is() {
         assert_eq!(holds, [true]);
         let unit = &units(spec)[0];
         assert_eq!((unit.slots(), unit.disables()), (rule.slots.clone(), disables));
-        assert_eq!(rule.slots.iter().map(|slot| slot.name).collect::<Vec<_>>(), ["buffer"]);
+        assert_eq!(rule.slots.iter().map(|slot| slot.name).collect::<Vec<_>>(), ["buffer", "buffer.body"]);
         let slots = rule.slots.iter().map(|Slot { name, config, .. }| {
             ((*name).to_owned(), envoy_types::pb::google::protobuf::Any::decode(&**config).expect("a message"))
         });

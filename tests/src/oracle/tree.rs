@@ -32,7 +32,9 @@ pub(super) struct Place {
     matching: usize,
     /// It gives way to all that is equal otherwise.
     behind: bool,
-    /// The routes and rules from the root on. Of two ways to one match the policies of one hold.
+    /// The matches above it, from the root on. Of two ways to one match the policies of the narrower hold.
+    within: Vec<Specificity>,
+    /// The routes and rules from the root on.
     way: Vec<(Name, usize)>,
 }
 
@@ -56,6 +58,8 @@ struct At<'a> {
     policies: Vec<&'a Policy>,
     /// What it takes, all ancestors counted.
     merged: Match,
+    /// How much the matches above ask for.
+    within: Vec<Specificity>,
 }
 
 /// More matches than the bound.
@@ -80,7 +84,7 @@ impl<'a> Tree<'a> {
             for (matching, merged) in rule.matches.iter().enumerate() {
                 let merged = merged.clone();
                 let (above, policies) = (Vec::new(), self.policies(&[], self.root, rule));
-                let at = At { route: self.root, rule, index, matching, above, policies, merged };
+                let at = At { route: self.root, rule, index, matching, above, policies, merged, within: Vec::new() };
                 match self.items(&at) {
                     Ok(more) => items.extend(more),
                     Err(TooMany) => items.extend(self.leaf(&at, &Answer::DirectResponse(500), "over the bound")),
@@ -158,6 +162,7 @@ impl<'a> Tree<'a> {
             rule: at.index,
             matching: at.matching,
             behind: false,
+            within: at.within.clone(),
             way: at
                 .above
                 .iter()
@@ -199,7 +204,8 @@ impl<'a> Tree<'a> {
                     let step = Step { route: at.route.name.clone(), rule: at.index, matching: at.matching };
                     let above = at.above.iter().cloned().chain([(at.route, step)]).collect();
                     let policies = self.policies(&at.policies, child, rule);
-                    let below = At { route: child, rule, index, matching, above, policies, merged };
+                    let within = at.within.iter().cloned().chain([at.merged.specificity()]).collect();
+                    let below = At { route: child, rule, index, matching, above, policies, merged, within };
                     groups.push(match fault {
                         Some(why) => {
                             self.count += 1;

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::{HOST, route};
 
-/// A judge and processors that are one server, and policies of routes and rules that have it asked.
+/// A judge, processors and a counter that are one server, and policies of routes and rules that have it asked.
 const PROVIDERS: &str = "
 ---
 apiVersion: gateway.kgateway.dev/v1alpha1
@@ -43,9 +43,14 @@ apiVersion: gateway.kgateway.dev/v1alpha1
 kind: GatewayExtension
 metadata: {namespace: infra, name: quick}
 spec: {extProc: {failOpen: false, messageTimeout: 200ms, maxMessageTimeout: 400ms, grpcService: {backendRef: {name: provider, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: counter}
+spec: {rateLimit: {domain: shop, timeout: 5s, grpcService: {backendRef: {name: provider, port: 80}}}}
 ";
 
-fn policy(spec: &str) -> String {
+pub(super) fn policy(spec: &str) -> String {
     format!(
         "
 ---
@@ -60,16 +65,16 @@ spec:
 }
 
 /// A route of a Gateway, and a proxy of it.
-struct World {
-    portcullis: Portcullis,
+pub(super) struct World {
+    pub(super) portcullis: Portcullis,
     envoy: Envoy,
-    target: Target,
-    backend: Echo,
+    pub(super) target: Target,
+    pub(super) backend: Echo,
     _provider: Echo,
 }
 
 impl World {
-    async fn start(spec: &str) -> Result<Self> {
+    pub(super) async fn start(spec: &str) -> Result<Self> {
         let backend = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
         let provider = Echo::start("provider", ([127, 0, 0, 1], 0).into()).await?;
         let port = ports::free_port()?;
@@ -86,7 +91,7 @@ impl World {
         Ok(Self { portcullis, envoy, target: Target::local(port), backend, _provider: provider })
     }
 
-    async fn becomes(&self, request: &Request, what: &str, is: impl Fn(&Response) -> bool) -> Result<()> {
+    pub(super) async fn becomes(&self, request: &Request, what: &str, is: impl Fn(&Response) -> bool) -> Result<()> {
         let answered = eventually(TIMEOUT, async || {
             let response = send(&self.target, request).await?;
             ensure!(is(&response), "not {what}: {} {:.200} {:?}", response.status, response.body, response.echoed);
@@ -110,7 +115,7 @@ impl World {
         .await
     }
 
-    async fn end(mut self) -> Result<()> {
+    pub(super) async fn end(mut self) -> Result<()> {
         self.portcullis.check().context("a fault")?;
         self.envoy.check().await
     }

@@ -1,4 +1,4 @@
-//! Limits whose buckets stand apart from routes, and letters of templates.
+//! Limits whose buckets stand apart from routes.
 
 use super::*;
 
@@ -18,12 +18,4 @@ fn all_rates_together_have_a_bounded_number_of_buckets() {
 #[test]
 fn a_rate_that_is_not_known_lets_not_even_the_first_request_through() {
     assert_eq!(local_limits([].iter()).token_bucket.map(|bucket| bucket.max_tokens), Some(0));
-}
-
-#[test]
-fn no_character_elsewhere_has_another_case() {
-    let mut elsewhere = ('\u{80}'..=char::MAX).filter(|c| !CASED.iter().any(|range| range.contains(c)));
-    assert_eq!(elsewhere.find(|c| !c.to_uppercase().eq([*c]) || !c.to_lowercase().eq([*c])), None);
-    let [capital, small] = &*CASES;
-    assert!(capital.contains("ßSS ") && small.contains("Éé "));
 }

@@ -106,8 +106,8 @@ mod tests {
     fn a_place_tells_the_match_of_the_route_that_stands_there() {
         let age = Age { created: 0, name: NsName::new("ns", "r") };
         let at = |rule, matching| {
-            let (weight, age) = (Reverse(0), age.clone());
-            Step::At(At { specificity: None, gives_way: false, weight, position: 0, age, rule, matching })
+            let (weight, age, within) = (Reverse(0), age.clone(), [].into());
+            Step::At(At { specificity: None, gives_way: false, weight, position: 0, age, rule, matching, within })
         };
         for (steps, expected) in [
             (vec![at(1, 2)], Some((1, 2))),

@@ -48,6 +48,8 @@ pub enum TieBreak {
     Rule,
     /// Its match comes first in the rule.
     Match,
+    /// The matches of its parents ask for more.
+    Within,
     /// The way to it from the root comes first.
     Way,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for TieBreak {
             Self::Name => "all else being equal, the name of its route comes first",
             Self::Rule => "all else being equal, its rule comes first in the route",
             Self::Match => "all else being equal, its match comes first in the rule",
+            Self::Within => "all else being equal, the matches of the parents on its way ask for more",
             Self::Way => "all else being equal, its way from the root comes first",
         })
     }
@@ -148,4 +151,5 @@ fn at(own: &At, other: &At) -> Option<TieBreak> {
         .or(age(&own.age, &other.age, TieBreak::Age, TieBreak::Name))
         .or(first(own.rule != other.rule, TieBreak::Rule))
         .or(first(own.matching != other.matching, TieBreak::Match))
+        .or(first(own.within != other.within, TieBreak::Within))
 }

@@ -13,6 +13,8 @@ pub(crate) enum Outside {
     NothingBelow,
     /// The path leads out of the parent's.
     Path,
+    /// Whether it does is too much to find out.
+    Effort,
     /// A condition on a header of the parent's is missing, or another.
     Header,
     /// A condition on a query parameter of the parent's is missing, or another.
@@ -26,6 +28,9 @@ impl fmt::Display for Outside {
         f.write_str(match self {
             Self::NothingBelow => "the parent's path is not a prefix",
             Self::Path => "the path leads out of the parent's",
+            Self::Effort => {
+                "the expression repeats itself too often to tell whether it leads out of the parent's; simplify it"
+            }
             Self::Header => "a header that the parent asks for is missing, or is asked for otherwise",
             Self::Query => "a query parameter that the parent asks for is missing, or is asked for otherwise",
             Self::Method => "the method is not the parent's",
@@ -63,7 +68,9 @@ impl<'a> Inner<'a> {
             (Path::Exact(path) | Path::Prefix(path) | Path::Regex(path), None) => is_below(prefix, path),
         };
         let all = |asked: &[Condition], by: &[Condition]| asked.iter().all(|condition| by.contains(condition));
-        if !below {
+        if !below && self.pattern.as_ref().is_some_and(Pattern::is_too_much) {
+            Err(Outside::Effort)
+        } else if !below {
             Err(Outside::Path)
         } else if !all(&parent.headers, &child.headers) {
             Err(Outside::Header)

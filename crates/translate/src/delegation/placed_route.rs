@@ -115,7 +115,7 @@ impl PlacedRoute {
             let place = |parent: &PlacedMatch, ordinal, written: Match| PlacedMatch {
                 index: read.index,
                 ordinal,
-                steps: self.steps(Some((above.terms.sort, &parent.steps)), &written, rule, read.index),
+                steps: self.steps(Some((above.terms.sort, parent)), &written, rule, read.index),
                 written,
             };
             let before = outcome.matches.len();
@@ -176,9 +176,14 @@ impl PlacedRoute {
         all.filter(|(parent, _)| !matches!(parent.written.path, Path::Prefix(_))).map(|(_, at)| at).collect()
     }
 
-    /// The place of a match of this route; `parent` has the way in which its parent sorts it, and the place of the parent's
-    /// match.
-    fn steps(&self, parent: Option<(SortMethod, &[Step])>, written: &Match, rule: u32, matching: u32) -> Arc<[Step]> {
+    /// The place of a match of this route; `parent` has the way in which its parent sorts it, and the parent's match.
+    fn steps(
+        &self,
+        parent: Option<(SortMethod, &PlacedMatch)>,
+        written: &Match,
+        rule: u32,
+        matching: u32,
+    ) -> Arc<[Step]> {
         let mut at = At {
             specificity: asks_for(written),
             gives_way: false,
@@ -187,8 +192,10 @@ impl PlacedRoute {
             age: self.age.clone(),
             rule,
             matching,
+            within: parent.map(|(_, parent)| within(parent)).unwrap_or_default(),
         };
-        let Some((sort, steps)) = parent else { return [Step::At(at)].into() };
+        let Some((sort, parent)) = parent else { return [Step::At(at)].into() };
+        let steps = &*parent.steps;
         let kept = match sort {
             SortMethod::TableWeight => {
                 at.specificity = None;
@@ -203,6 +210,15 @@ impl PlacedRoute {
         };
         kept.iter().cloned().chain([Step::At(at)]).collect()
     }
+}
+
+/// How much a match asks for, behind those that it stands below.
+fn within(written: &PlacedMatch) -> Arc<[Specificity]> {
+    let above = match written.steps.last() {
+        Some(Step::At(at) | Step::Left(at)) => &*at.within,
+        Some(Step::Last) | None => &[],
+    };
+    above.iter().copied().chain(asks_for(&written.written)).collect()
 }
 
 /// How much a match asks for, the part of it that stands first.

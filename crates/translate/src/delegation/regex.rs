@@ -1,22 +1,43 @@
 //! Whether a regular expression leads out of a path prefix.
 
+use std::cell::Cell;
+
 use regex_syntax::{
     ParserBuilder,
     hir::{Hir, HirKind},
 };
-use validate::regex::ignores_case;
+use validate::regex::{ignores_case, literal_prefix};
+
+/// How much is looked at to hold one pattern against all prefixes of a parent: parts of the pattern, each times the bytes of
+/// the prefix. That is a millisecond or two; what people write takes a thousandth of it. Parts that repeat parts that repeat
+/// others come to any number.
+const MOST_EFFORT: usize = 1_000_000;
 
 /// A pattern, read once for all prefixes that it is held against.
 pub(super) struct Pattern {
     /// None for what is no pattern.
     hir: Option<Hir>,
     ignores_case: bool,
+    /// What all that it matches begins with.
+    beginning: String,
+    /// What is left of [`MOST_EFFORT`].
+    left: Cell<usize>,
 }
 
 impl Pattern {
     pub(super) fn read(pattern: &str) -> Self {
         let hir = ParserBuilder::new().utf8(false).build().parse(pattern).ok();
-        Self { hir, ignores_case: ignores_case(pattern) }
+        Self {
+            hir,
+            ignores_case: ignores_case(pattern),
+            beginning: literal_prefix(pattern),
+            left: Cell::new(MOST_EFFORT),
+        }
+    }
+
+    /// Whether it took more effort than is spent, so that it counts as what is not below.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.left.get() == 0
     }
 
     /// Whether every path that it matches is `prefix`, which has no slash at its end, or begins with it and `/`.
@@ -35,7 +56,11 @@ impl Pattern {
 
     fn all_is_below(&self, prefix: &str) -> bool {
         let Some(hir) = &self.hir else { return false };
-        let walk = Walk { prefix: prefix.as_bytes() };
+        let mut both = self.beginning.bytes().zip(prefix.bytes());
+        if both.any(|(own, other)| own != other) {
+            return false;
+        }
+        let walk = Walk { prefix: prefix.as_bytes(), left: &self.left };
         walk.step(hir, Places::at(0, prefix.len())).is_some_and(|ends| walk.is_below(&ends))
     }
 }
@@ -66,11 +91,16 @@ impl Places {
 
 struct Walk<'a> {
     prefix: &'a [u8],
+    left: &'a Cell<usize>,
 }
 
 impl Walk<'_> {
-    /// Where a path stands after what `hir` matches; none if it may have left the prefix.
+    /// Where a path stands after what `hir` matches; none if it may have left the prefix, or if nothing is left to look further.
     fn step(&self, hir: &Hir, from: Places) -> Option<Places> {
+        self.left.set(self.left.get().saturating_sub(self.prefix.len() + 2));
+        if self.left.get() == 0 {
+            return None;
+        }
         match hir.kind() {
             HirKind::Empty | HirKind::Look(_) => Some(from),
             HirKind::Literal(literal) => literal.0.iter().try_fold(from, |places, byte| self.byte(*byte, &places)),
@@ -186,6 +216,17 @@ mod tests {
         assert!(!stays_below("/aaa", "/a{2}") && !stays_below("/aaa", "/a{2,4}") && !stays_below("/aaa", "/a+"));
         // Below the root is everything that begins with a slash.
         assert!(stays_below("", "/.*") && stays_below("", "(/x)?") && !stays_below("", ".*") && !stays_below("", "x"));
+    }
+
+    #[test]
+    fn what_repeats_itself_without_end_is_given_up() {
+        let nested = format!("/a/{}x{}", "(".repeat(60), "+)+".repeat(60));
+        let pattern = Pattern::read(&nested);
+        assert!(!pattern.stays_below("/a") && pattern.is_too_much());
+        let pattern = Pattern::read("/a/(([a-z]+)-?)+/{1,9}(b|c|/[0-9]+)*");
+        assert!((0..1_000).all(|_| pattern.stays_below("/a")) && !pattern.is_too_much());
+        let mut others = (0..1_000_000).map(|_| pattern.stays_below("/b"));
+        assert!(!others.any(|below| below) && !pattern.is_too_much(), "what begins otherwise is no effort");
     }
 
     fn pattern() -> impl Strategy<Value = String> {

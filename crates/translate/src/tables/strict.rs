@@ -39,9 +39,9 @@ pub(crate) enum PartId {
 }
 
 impl PartId {
-    /// That of an entry; none of one that consists of secrets, which nobody is shown.
+    /// That of an entry; none of one that consists of secrets, which nobody is shown, or of what is the same for all.
     pub(crate) fn of(entry: &ExtensionEntry) -> Option<Self> {
-        (!matches!(entry, ExtensionEntry::Login(_))).then(|| Self::Entry(entry.clone()))
+        (!matches!(entry, ExtensionEntry::Login(_) | ExtensionEntry::Program(_))).then(|| Self::Entry(entry.clone()))
     }
 }
 

@@ -73,6 +73,9 @@ const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 /// What issuers begin with that take no token.
 const NOBODY: &str = "portcullis:";
 
+/// Where Envoy looks in a query by default.
+const PARAMETER: &str = "access_token";
+
 /// Their name in an extension, which no other one has there.
 const NOBODYS_NAME: &str = "";
 
@@ -89,6 +92,8 @@ pub struct Jwt {
     pub(crate) asked: Arc<[Asked]>,
     /// The headers that claims go to, sorted.
     pub(crate) headers: Arc<[String]>,
+    /// The parameters of queries that show tokens which do not go on, sorted.
+    pub(crate) hidden: Arc<[String]>,
     /// Whether a request must have a token.
     pub(crate) enforces: bool,
     /// What of it a proxy holds.
@@ -107,7 +112,7 @@ impl Jwt {
             return Err(problem("jwt.providers", "it is empty, so nobody's token would do; write one"));
         }
         let (mut providers, mut asked, mut headers, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new(), 0);
-        let mut cost = 0;
+        let (mut cost, mut parameters) = (0, Parameters::default());
         for (index, written) in all.iter().enumerate() {
             let field = format!("jwt.providers[{index}]");
             let (source, own_keys, own_cost) = source(&written.jwks, &format!("{field}.jwks"), &mut asked, follow)?;
@@ -124,13 +129,16 @@ impl Jwt {
                 );
                 return Err(problem("jwt.providers", message));
             }
-            providers.push((&*written.name, provider(written, source, claims, &field)?));
+            let (provider, goes_on) = provider(written, source, claims, &field)?;
+            parameters.add(&provider, goes_on);
+            providers.push((&*written.name, provider));
         }
         if headers.len() > MOST_HEADERS {
             let message =
                 format!("claims go to {} headers, and {MOST_HEADERS} are the most; leave some out", headers.len());
             return Err(problem("jwt.providers", message));
         }
+        let hidden = parameters.hidden()?;
         let enforces = *validation_mode != Some(ValidationMode::AllowMissing);
         if !enforces {
             providers.push((NOBODYS_NAME, nobody(id, &providers)));
@@ -151,7 +159,8 @@ impl Jwt {
         let claims = providers.iter().map(|(_, provider)| provider.claim_to_headers.len()).sum();
         let judges = TokenJudges::new(name, providers, requirement);
         let counts = TokenCounts { providers: providers_count, keys, claims, bytes: judges.bytes() };
-        Ok(Self { judges, asked: asked.into(), headers: headers.into_iter().collect(), enforces, counts })
+        let headers = headers.into_iter().collect();
+        Ok(Self { judges, asked: asked.into(), headers, hidden, enforces, counts })
     }
 }
 
@@ -188,13 +197,12 @@ fn any_of(mut requirements: Vec<RequiresType>) -> JwtRequirement {
 
 /// Who looks where the others look, and takes no token: its issuer is one that no extension can have.
 fn nobody(id: &NsName, others: &[(&str, JwtProvider)]) -> JwtProvider {
-    let bearer = JwtHeader { name: "Authorization".into(), value_prefix: "Bearer ".into() };
     let mut from_headers: Vec<JwtHeader> = Vec::new();
     let mut from_params: Vec<String> = Vec::new();
     for (_, other) in others {
-        if other.from_headers.is_empty() && other.from_params.is_empty() {
-            from_headers.push(bearer.clone());
-            from_params.push("access_token".into());
+        if is_anywhere(other) {
+            from_headers.push(bearer());
+            from_params.push(PARAMETER.into());
         }
         from_headers.extend(other.from_headers.iter().cloned());
         from_params.extend(other.from_params.iter().cloned());
@@ -212,16 +220,54 @@ fn nobody(id: &NsName, others: &[(&str, JwtProvider)]) -> JwtProvider {
     }
 }
 
+/// Where a token is by default.
+fn bearer() -> JwtHeader {
+    JwtHeader { name: "Authorization".into(), value_prefix: "Bearer ".into() }
+}
+
+/// Whether a token is looked for where Envoy does by default: in [`bearer`] and in [`PARAMETER`].
+fn is_anywhere(provider: &JwtProvider) -> bool {
+    provider.from_headers.is_empty() && provider.from_params.is_empty()
+}
+
+/// The parameters of queries in which tokens are looked for.
+#[derive(Default)]
+struct Parameters {
+    hidden: BTreeSet<String>,
+    go_on: BTreeSet<String>,
+}
+
+impl Parameters {
+    fn add(&mut self, provider: &JwtProvider, goes_on: bool) {
+        let all = if goes_on { &mut self.go_on } else { &mut self.hidden };
+        all.extend(provider.from_params.iter().cloned());
+        all.extend(is_anywhere(provider).then(|| PARAMETER.to_owned()));
+    }
+
+    /// Those that no backend gets to see.
+    fn hidden(self) -> Result<Arc<[String]>, Problem> {
+        if let Some(both) = self.hidden.intersection(&self.go_on).next() {
+            let message = format!(
+                "tokens in query parameter {both:?} are to go on by one of these and not by another; set forwardToken in both \
+                 or none, or have them look elsewhere"
+            );
+            return Err(problem("jwt.providers", message));
+        }
+        Ok(self.hidden.into_iter().collect())
+    }
+}
+
 fn inline(json: String) -> DataSource {
     DataSource { specifier: Some(Specifier::InlineString(json)), ..DataSource::default() }
 }
 
+/// A provider, and whether what it takes goes on to backends.
 fn provider(
     written: &gateway_extension::JwtProvider,
     source: JwksSourceSpecifier,
     claims: Vec<(String, String)>,
     field: &str,
-) -> Result<JwtProvider, Problem> {
+) -> Result<(JwtProvider, bool), Problem> {
     let issuer = written.issuer.as_deref().unwrap_or_default();
     if issuer.starts_with(NOBODY) {
         return Err(problem(
@@ -229,19 +275,33 @@ fn provider(
             format!("it begins with {NOBODY}, which no issuer does; correct it"),
         ));
     }
-    let mut provider = JwtProvider {
+    let goes_on = written.forward_token.unwrap_or_default();
+    let (from_headers, from_params) = match &written.token_source {
+        Some(from) => places(from, &format!("{field}.tokenSource"))?,
+        None if goes_on => (Vec::new(), Vec::new()),
+        // What takes tokens out of queries takes time with each request, so it is for those who ask for it.
+        None => (vec![bearer()], Vec::new()),
+    };
+    let provider = JwtProvider {
         issuer: issuer.into(),
         audiences: audiences(written.audiences.as_deref(), field)?,
-        forward: written.forward_token.unwrap_or_default(),
+        // Out of a query a program takes it: Envoy would write the rest of it anew, decoded.
+        forward: goes_on || !from_params.is_empty(),
+        from_headers,
+        from_params,
         // Where `rbac` finds what a token says, as kgateway has it.
         payload_in_metadata: "payload".into(),
         claim_to_headers: to_own_headers(claims),
         jwks_source_specifier: Some(source),
         ..JwtProvider::default()
     };
-    if let Some(TokenSource { header: from, query_parameter }) = &written.token_source {
-        let field = format!("{field}.tokenSource");
-        if let Some(from) = from {
+    Ok((provider, goes_on))
+}
+
+/// Where a token is: in a header, or in a parameter of the query.
+fn places(from: &TokenSource, field: &str) -> Result<(Vec<JwtHeader>, Vec<String>), Problem> {
+    match (&from.header, &from.query_parameter) {
+        (Some(from), None) => {
             // Envoy takes the header away, and clients must be able to send it.
             let name = header::client_name(&from.header).map_err(at(&format!("{field}.header.header")))?;
             let prefix = from.prefix.as_deref().unwrap_or_default();
@@ -249,14 +309,14 @@ fn provider(
                 let message = format!("it is not at most {LONGEST} letters, digits, signs and spaces; correct it");
                 return Err(problem(&format!("{field}.header.prefix"), message));
             }
-            provider.from_headers = vec![JwtHeader { name, value_prefix: prefix.into() }];
+            Ok((vec![JwtHeader { name, value_prefix: prefix.into() }], Vec::new()))
         }
-        if let Some(parameter) = query_parameter {
+        (None, Some(parameter)) => {
             name::query_parameter(parameter).map_err(at(&format!("{field}.queryParameter")))?;
-            provider.from_params = vec![parameter.to_string()];
+            Ok((Vec::new(), vec![parameter.to_string()]))
         }
+        _ => Err(problem(field, "it must have exactly one of header and queryParameter")),
     }
-    Ok(provider)
 }
 
 /// For whom tokens must be.

@@ -332,7 +332,7 @@ fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
     let judges = extension.provider.token_judges().expect("it judges").name();
     let nobody = &json["providers"][format!("{judges}/")];
     assert_eq!(nobody["issuer"], "portcullis:n/e");
-    assert_eq!(nobody["fromParams"], json!(["access_token", "t"]));
+    assert_eq!(nobody["fromParams"], json!(["t"]));
     assert_eq!(nobody["fromHeaders"], json!([{"name": "Authorization", "valuePrefix": "Bearer "}]));
     let name = |name: &str| json!({"providerName": format!("{judges}/{name}")});
     let inner = json!({"requiresAny": {"requirements": [name("a"), name("b"), name("")]}});

@@ -5,10 +5,13 @@ mod compile;
 mod costs;
 mod words;
 
-use envoy::slots;
+use envoy::{
+    extensions::programs::{self, list, text},
+    slots,
+};
 use envoy_types::pb::{
     envoy::extensions::filters::http::lua::v3::LuaPerRoute,
-    google::protobuf::{ListValue, Struct, Value, value::Kind},
+    google::protobuf::{Value, value::Kind},
 };
 use ir::rule::Slot;
 
@@ -30,13 +33,8 @@ pub(super) fn slot(request: &[Change], response: &[Change]) -> Option<Slot> {
     let response =
         read(response).into_iter().chain(response.iter().map(|change| item(change, Some(&mut kept)))).collect();
     let kept = kept.into_iter().map(texts).collect();
-    let all = list(vec![text(VERSION.into()), list(request), list(response), list(kept)]);
-    // One field: a map of more has no order.
-    let context = Struct { fields: [("t".to_owned(), all)].into() };
-    Some(slots::slot(
-        slots::TRANSFORMATION_LUA,
-        &LuaPerRoute { filter_context: Some(context), ..LuaPerRoute::default() },
-    ))
+    let all = list(vec![text(VERSION), list(request), list(response), list(kept)]);
+    Some(programs::told(slots::TRANSFORMATION_LUA, all))
 }
 
 /// Says how the body is needed; none where it is not.
@@ -65,14 +63,6 @@ pub(super) fn size(changes: &[Change]) -> (usize, usize) {
     (all().count(), all().map(String::len).sum())
 }
 
-fn text(text: String) -> Value {
-    Value { kind: Some(Kind::StringValue(text)) }
-}
-
-fn list(values: Vec<Value>) -> Value {
-    Value { kind: Some(Kind::ListValue(ListValue { values })) }
-}
-
 fn texts(all: Vec<String>) -> Value {
     list(all.into_iter().map(text).collect())
 }
@@ -93,7 +83,7 @@ fn item(change: &Change, kept: Kept<'_>) -> Value {
 
 /// What a route says in the slot, in words; none if it says nothing there.
 pub(super) fn said(per_route: &LuaPerRoute) -> Option<String> {
-    let all = strings(per_route.filter_context.as_ref()?.fields.get("t")?)?;
+    let all = strings(programs::said(per_route)?)?;
     let [_, request, response, kept] = all.as_slice() else { return None };
     let kept: Vec<String> = lists(kept).iter().map(|own| words::expression(own, &[], "request_header")).collect();
     let of = |what: &str, changes: &Value, kept: &[String]| {

@@ -41,7 +41,7 @@ pub struct JwtProvider {
     /// Of which `aud` of a token must have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audiences: Option<Vec<Box<str>>>,
-    /// Where a token stands; in `Authorization: Bearer` and the query parameter `access_token` unless set.
+    /// Where a token stands; in `Authorization: Bearer` unless set; with `forwardToken`, in the query parameter `access_token` too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_source: Option<TokenSource>,
     /// Claims that the backend sees.

@@ -92,7 +92,7 @@ impl Machine {
         let lua = Lua::new();
         lua.load("jit.off()").exec().unwrap();
         lua.load(COUNTED).exec().unwrap();
-        let program = envoy::extensions::transformation_program(BODY_BYTES) + EVALUATED;
+        let program = envoy::extensions::programs::transformation_program(BODY_BYTES) + EVALUATED;
         let all: Table = lua.load(program).set_name("=program").eval().unwrap();
         let keys: serde_json::Map<_, _> = (0..1_000).map(|key| (format!("k{key}"), json!(key))).collect();
         let body = json!({
