@@ -43,6 +43,8 @@ pub struct PlacedMatch {
     pub ordinal: u32,
     /// What it matches.
     pub written: Match,
+    /// Of an expression, the path prefix of an ancestor at or below which all lies that it matches; none where no ancestor has one.
+    pub below: Option<Arc<str>>,
     /// Its place among all matches of the tree.
     pub steps: Arc<[Step]>,
 }

@@ -233,7 +233,7 @@ fn spread(
         }
         for route in routes.iter().filter(|route| !too_slow || route.cost.is_none()) {
             let place = place(attached, served, chain, route);
-            if let Some(row) = placed.row(chain.route().kind, &route.row, room.is_none()) {
+            if let Some(row) = placed.row(chain.route().kind, route, room.is_none()) {
                 rows.push(row.clone());
                 scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, row);
             }

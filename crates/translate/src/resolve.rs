@@ -115,6 +115,8 @@ pub(crate) struct EnvoyRoute {
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
+    /// Of an expression, the path prefix at or below which all lies that it matches, where an ancestor has one.
+    pub(crate) below: Option<Arc<str>>,
     /// What would be in its place if no Envoy refused that.
     pub(crate) refused: Option<Box<Row>>,
     /// What its regular expressions cost a request; most have none.

@@ -10,19 +10,18 @@
 //! we write ourselves. Of what others write [`MAX_INSTRUCTIONS`] are taken. [`Regex::program_size`] is never below RE2's
 //! own count. How long an expression may take is in [`time`].
 
-use regex_syntax::{
-    ast::{self, Ast, ErrorKind},
-    hir::{Hir, HirKind},
-};
+use regex_syntax::ast::{self, Ast, ErrorKind};
 
 use super::{Invalid, path};
 
 mod bytes;
+mod prefix;
 mod size;
 mod syntax;
 pub mod time;
 
 pub use bytes::without_unicode;
+pub use prefix::literal_prefix;
 
 /// Value of Envoy's runtime setting `re2.max_program_size.error_level` in every bootstrap of ours, in instructions.
 pub const MAX_PROGRAM_SIZE: u32 = 32_768;
@@ -131,28 +130,6 @@ pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
         }
     }
     part(&mut literal)
-}
-
-/// The text that everything which `pattern` matches begins with; empty where there is none, or it is no expression.
-pub fn literal_prefix(pattern: &str) -> String {
-    let Some(hir) = time::read(pattern) else { return String::new() };
-    let mut prefix = Vec::new();
-    begins_with(&hir, &mut prefix);
-    String::from_utf8(prefix).unwrap_or_default()
-}
-
-/// Adds the bytes that all that `hir` matches begins with. Tells whether it matches nothing else.
-fn begins_with(hir: &Hir, prefix: &mut Vec<u8>) -> bool {
-    match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => true,
-        HirKind::Literal(literal) => {
-            prefix.extend_from_slice(&literal.0);
-            true
-        }
-        HirKind::Capture(capture) => begins_with(&capture.sub, prefix),
-        HirKind::Concat(parts) => parts.iter().all(|part| begins_with(part, prefix)),
-        HirKind::Class(_) | HirKind::Repetition(_) | HirKind::Alternation(_) => false,
-    }
 }
 
 /// How many groups of an expression can be referred to.

@@ -73,10 +73,14 @@ async fn a_match_that_is_made_plain_is_taken_whatever_it_was() -> Result<()> {
     let judge = judge()?;
     let mut fragments = Vec::new();
     for of in TEXTS.iter().flat_map(|text| matches(text)) {
+        let is_expression = matches!(of.path_specifier, Some(PathSpecifier::SafeRegex(_)));
+        let paths = [Some("/a"), Some("/a?b")].into_iter().filter(|_| is_expression);
         let route = Route { name: "apps/r/0/0".into(), r#match: Some(of), ..Route::default() };
-        let made = plain(RouteKind::HttpRoute, &Row::new(route.encode_to_vec())?);
-        let made = made.ok_or_else(|| anyhow::anyhow!("{route:?}"))?;
-        fragments.push(Fragment::new(Kind::Row, made.bytes));
+        let row = Row::new(route.encode_to_vec())?;
+        for below in paths.chain([None]) {
+            let made = plain(RouteKind::HttpRoute, &row, below).ok_or_else(|| anyhow::anyhow!("{route:?}"))?;
+            fragments.push(Fragment::new(Kind::Row, made.bytes));
+        }
     }
     let verdicts = judge.judge(&fragments, &mut budget()).await;
     for (fragment, verdict) in fragments.iter().zip(&verdicts) {

@@ -19,25 +19,25 @@ const LONGEST: usize = 1024;
 
 /// A route that answers by itself to what another of a kind of routes matches, and to more: what it compares is printable text,
 /// held against text, of which no build of Envoy makes anything else. For an expression of a path stands what all begins with
-/// that it matches, and for one of a header or a parameter that there is one. None for what is no route.
+/// that it matches, or the path `below` which all of that lies, where that says more; and for one of a header or a parameter
+/// that there is one. None for what is no route.
 ///
 /// It is for a match of which nobody has said whether Envoy takes it: left out, its requests would reach another route.
-pub fn plain(kind: RouteKind, row: &Row) -> Option<Row> {
+pub fn plain(kind: RouteKind, row: &Row, below: Option<&str>) -> Option<Row> {
     let Route { name, r#match, .. } = Route::decode(&*row.bytes).ok()?;
     let route = Route {
         name: printable(&name).to_owned(),
-        r#match: r#match.map(plain_match),
+        r#match: r#match.map(|all| plain_match(all, below)),
         action: Some(direct_response(kind.broken_status(), "")),
         ..Route::default()
     };
     Row::new(route.encode_to_vec()).ok()
 }
 
-fn plain_match(RouteMatch { path_specifier, headers, query_parameters, .. }: RouteMatch) -> RouteMatch {
-    let prefix = |text: &str| {
-        let text = printable(text);
-        PathSpecifier::Prefix(if text.starts_with('/') { text } else { "/" }.to_owned())
-    };
+fn plain_match(
+    RouteMatch { path_specifier, headers, query_parameters, .. }: RouteMatch,
+    below: Option<&str>,
+) -> RouteMatch {
     let path = match path_specifier {
         Some(PathSpecifier::Path(path)) if is_plain(&path) => PathSpecifier::Path(path),
         Some(PathSpecifier::PathSeparatedPrefix(path)) if is_separated(&path) => {
@@ -46,7 +46,7 @@ fn plain_match(RouteMatch { path_specifier, headers, query_parameters, .. }: Rou
         Some(PathSpecifier::Path(path) | PathSpecifier::PathSeparatedPrefix(path) | PathSpecifier::Prefix(path)) => {
             prefix(&path)
         }
-        Some(PathSpecifier::SafeRegex(pattern)) => prefix(&literal_prefix(&pattern.regex)),
+        Some(PathSpecifier::SafeRegex(pattern)) => narrower(&literal_prefix(&pattern.regex), below),
         _ => prefix("/"),
     };
     RouteMatch {
@@ -54,6 +54,24 @@ fn plain_match(RouteMatch { path_specifier, headers, query_parameters, .. }: Rou
         headers: headers.into_iter().filter_map(header).collect(),
         query_parameters: query_parameters.into_iter().filter_map(parameter).collect(),
         ..RouteMatch::default()
+    }
+}
+
+fn prefix(text: &str) -> PathSpecifier {
+    let text = printable(text);
+    PathSpecifier::Prefix(if text.starts_with('/') { text } else { "/" }.to_owned())
+}
+
+/// All that begins with a text or, where that says more, a path and all below it. What is matched is both.
+fn narrower(begins: &str, below: Option<&str>) -> PathSpecifier {
+    let (begins, below) = (printable(begins), below.unwrap_or_default().trim_end_matches('/'));
+    let lies_below = begins.strip_prefix(below).is_some_and(|rest| rest.starts_with('/'));
+    if below.is_empty() || lies_below {
+        prefix(begins)
+    } else if is_separated(below) {
+        PathSpecifier::PathSeparatedPrefix(below.to_owned())
+    } else {
+        prefix(below)
     }
 }
 
@@ -118,12 +136,21 @@ mod tests {
     use super::*;
 
     fn of(path: PathSpecifier, headers: Vec<HeaderMatcher>, parameters: Vec<QueryParameterMatcher>) -> RouteMatch {
+        made(path, headers, parameters, None)
+    }
+
+    fn made(
+        path: PathSpecifier,
+        headers: Vec<HeaderMatcher>,
+        parameters: Vec<QueryParameterMatcher>,
+        below: Option<&str>,
+    ) -> RouteMatch {
         let path_specifier = Some(path);
         let r#match = RouteMatch { path_specifier, headers, query_parameters: parameters, ..RouteMatch::default() };
         let route = Route { name: "apps/r/0/0".into(), r#match: Some(r#match), ..Route::default() };
         let route = Route { action: Some(direct_response(200, "kills")), ..route };
         let row = Row::new(route.encode_to_vec()).expect("a row");
-        let plain = plain(RouteKind::HttpRoute, &row).expect("a route");
+        let plain = plain(RouteKind::HttpRoute, &row, below).expect("a route");
         let plain = Route::decode(&*plain.bytes).expect("a route");
         assert_eq!((&*plain.name, &plain.action), ("apps/r/0/0", &Some(direct_response(500, ""))));
         plain.r#match.expect("a match")
@@ -137,6 +164,10 @@ mod tests {
         of(path, Vec::new(), Vec::new()).path_specifier.expect("a path")
     }
 
+    fn path_below(path: PathSpecifier, below: &str) -> PathSpecifier {
+        made(path, Vec::new(), Vec::new(), Some(below)).path_specifier.expect("a path")
+    }
+
     fn named(name: &str, pattern: MatchPattern) -> HeaderMatcher {
         let text = StringMatcher { match_pattern: Some(pattern), ..StringMatcher::default() };
         let header_match_specifier = Some(HeaderMatchSpecifier::StringMatch(text));
@@ -148,9 +179,14 @@ mod tests {
         let exact = PathSpecifier::Path("/a%20b".into());
         let separated = PathSpecifier::PathSeparatedPrefix("/a/b".into());
         assert_eq!([path(exact.clone()), path(separated.clone())], [exact, separated]);
-        for (pattern, prefix) in
-            [("/a/[0-9]+", "/a/"), (".*kills", "/"), ("(?i)/a", "/"), ("/a\u{fc}b", "/a"), ("(", "/")]
-        {
+        for (pattern, prefix) in [
+            ("/a/[0-9]+", "/a/"),
+            ("/a/b|/a/c", "/a/"),
+            (".*kills", "/"),
+            ("(?i)/a", "/"),
+            ("/a\u{fc}b", "/a"),
+            ("(", "/"),
+        ] {
             assert_eq!(path(regex(pattern)), PathSpecifier::Prefix(prefix.into()), "{pattern}");
         }
         for odd in ["/a/", "/a?b", "/"] {
@@ -159,6 +195,33 @@ mod tests {
         }
         let long = format!("/{}", "a".repeat(2 * LONGEST));
         assert_eq!(path(PathSpecifier::Path(long.clone())), PathSpecifier::Prefix(long[..LONGEST].into()));
+    }
+
+    #[test]
+    fn an_expression_closes_nothing_but_the_path_below_which_it_lies() {
+        let separated = |path: &str| PathSpecifier::PathSeparatedPrefix(path.into());
+        let prefix = |path: &str| PathSpecifier::Prefix(path.into());
+        for (pattern, below, closed) in [
+            ("(/team)?/team", "/team", separated("/team")),
+            ("/team(/.*)?", "/team", separated("/team")),
+            ("/team(/.*)?", "/team/", separated("/team")),
+            ("/team|/team/a", "/team", separated("/team")),
+            ("(", "/team", separated("/team")),
+            ("/team/a|/team/b", "/team", prefix("/team/")),
+            ("/team/a/[0-9]+", "/team", prefix("/team/a/")),
+            ("/team/\u{fc}", "/team", prefix("/team/")),
+            ("/a|/b", "/", prefix("/")),
+            ("/a/[0-9]+", "/", prefix("/a/")),
+            // What cannot be compared by segments.
+            ("(", "/team?", prefix("/team?")),
+        ] {
+            assert_eq!(path_below(regex(pattern), below), closed, "{pattern} below {below}");
+        }
+        let longest = format!("/{}", "a".repeat(LONGEST - 1));
+        assert_eq!(path_below(regex(&format!("{longest}/.*")), &longest), separated(&longest));
+        // Text is what it is.
+        let text = separated("/team/a");
+        assert_eq!(path_below(text.clone(), "/team"), text);
     }
 
     #[test]

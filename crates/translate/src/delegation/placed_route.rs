@@ -107,6 +107,7 @@ impl PlacedRoute {
                 index: read.index,
                 ordinal: 0,
                 written: read.written.clone(),
+                below: None,
                 steps: self.steps(None, &read.written, rule, read.index),
             }));
             return outcome;
@@ -114,6 +115,7 @@ impl PlacedRoute {
         for read in read {
             let place = |parent: &PlacedMatch, ordinal, written: Match| PlacedMatch {
                 index: read.index,
+                below: below(parent, &written),
                 ordinal,
                 steps: self.steps(Some((above.terms.sort, parent)), &written, rule, read.index),
                 written,
@@ -219,6 +221,15 @@ fn within(written: &PlacedMatch) -> Arc<[Specificity]> {
         Some(Step::Last) | None => &[],
     };
     above.iter().copied().chain(asks_for(&written.written)).collect()
+}
+
+/// The path prefix at or below which all lies that a match takes which is an expression, and stands below one of its parent.
+fn below(parent: &PlacedMatch, written: &Match) -> Option<Arc<str>> {
+    match (&written.path, &parent.written.path) {
+        (Path::Regex(_), Path::Prefix(prefix)) => Some(prefix.clone()),
+        (Path::Regex(_), Path::Exact(_) | Path::Regex(_)) => parent.below.clone(),
+        (Path::Exact(_) | Path::Prefix(_), _) => None,
+    }
 }
 
 /// How much a match asks for, the part of it that stands first.

@@ -39,15 +39,16 @@ struct Shut {
 pub(crate) enum Answer {
     /// To what it matches, which Envoy has taken.
     Closed,
-    /// To what it matches and more, since nobody has said whether Envoy takes that ([`envoy::route::plain`]).
+    /// To what it matches and more, since nobody has said whether Envoy takes that ([`envoy::route::plain`]); to nothing outside of
+    /// the path of the rule that delegates to its route.
     Plain,
 }
 
 impl Answer {
-    fn of(self, kind: RouteKind, row: &Row) -> Option<Row> {
+    fn of(self, kind: RouteKind, EnvoyRoute { row, below, .. }: &EnvoyRoute) -> Option<Row> {
         match self {
             Self::Closed => envoy::route::closed(kind, row),
-            Self::Plain => envoy::route::plain(kind, row),
+            Self::Plain => envoy::route::plain(kind, row, below.as_deref()),
         }
     }
 }
@@ -120,10 +121,10 @@ impl Placed {
     }
 
     /// One of its Envoy routes as it is sent, where there is room for it or else only for what answers by itself.
-    pub(super) fn row(&self, kind: RouteKind, row: &Row, has_room: bool) -> Option<Row> {
-        match self.answer(row).or((!has_room).then_some(Answer::Closed)) {
-            Some(answer) => answer.of(kind, row),
-            None => Some(row.clone()),
+    pub(super) fn row(&self, kind: RouteKind, route: &EnvoyRoute, has_room: bool) -> Option<Row> {
+        match self.answer(&route.row).or((!has_room).then_some(Answer::Closed)) {
+            Some(answer) => answer.of(kind, route),
+            None => Some(route.row.clone()),
         }
     }
 }

@@ -263,6 +263,6 @@ impl Priced {
         let prefix = || matching.guard().cloned().unwrap_or_default();
         let cost = taken.map(|taken| Arc::new(Cost { prefix: prefix(), nanos: taken.nanos }));
         let memory = weight::route(&row) + weight::of_rule(rule) + states + weight::of_match(request, *taken);
-        Some(EnvoyRoute { steps, order: part.order(), row, refused, cost, memory })
+        Some(EnvoyRoute { steps, order: part.order(), row, below: placed.below.clone(), refused, cost, memory })
     }
 }

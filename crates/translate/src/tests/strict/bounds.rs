@@ -1,7 +1,10 @@
 //! How long anything waits, in whose name it is judged, and what is remembered of it.
 
 use super::*;
-use crate::tests::policies::{at as targets, policy, with};
+use crate::tests::{
+    policies::{at as targets, policy, with},
+    scene::{child, forward, to as delegates},
+};
 
 /// What says this is a suspect, whatever it answers.
 fn suspecting(text: &'static str) -> impl Fn(&Sent) -> Word {
@@ -32,6 +35,64 @@ fn a_match_of_which_nobody_says_anything_answers_500_at_a_replica_that_knows_not
         assert_eq!(strict.routes().len(), 3);
         assert!(!strict.routes().iter().any(|(_, status)| status.is_some()), "{:?}", strict.routes());
     }
+}
+
+/// A rule with this expression.
+fn expression(pattern: &str) -> Value {
+    json!({
+        "matches": [{"path": {"type": "RegularExpression", "value": pattern}}],
+        "backendRefs": [{"name": "s", "port": 80}],
+    })
+}
+
+#[test]
+fn an_expression_of_a_child_that_nobody_judges_closes_nothing_outside_of_its_parents_prefix() {
+    for (pattern, closed) in [
+        ("/team/kills|/team/b", "/team/"),
+        ("/team(/kills)?", "/team"),
+        // Of these it is not read from the expression.
+        ("(/team)?/team/kills|/team", "/team"),
+        ("(?:|/team)/team(/kills)?", "/team"),
+    ] {
+        let mut strict = Strict::new(WhenUnavailable::Hold);
+        strict.put(base());
+        strict.put([route("other", rules(&["/", "/teammate"]))]);
+        strict.settle(accepting);
+        let others = [at("/", None), at("/teammate", None)];
+        assert_eq!(strict.routes(), others);
+        strict.put([
+            route("root", json!({"rules": [delegates("/team", &["child"])]})),
+            child("child", json!([expression(pattern)])),
+        ]);
+        strict.settle(suspecting("kills"));
+        strict.later(T, suspecting("kills"));
+        let [all, beside] = others.clone();
+        assert_eq!(strict.routes(), [all, at(closed, Some(500)), beside], "{pattern}");
+        strict.settle(accepting);
+        let [all, beside] = others;
+        assert_eq!(strict.routes(), [at("", None), all, beside], "{pattern}");
+    }
+}
+
+#[test]
+fn an_expression_below_several_routes_closes_nothing_outside_of_the_nearest_prefix() {
+    let inherits = |mut route: Value| {
+        route["metadata"]["annotations"] = json!({"delegation.kgateway.dev/inherit-parent-matcher": "true"});
+        route
+    };
+    let mut between = delegates("/", &["child"]);
+    between["matches"] = json!([{"path": {"type": "RegularExpression", "value": "(/team)?/team/[a-z]+|/team"}}]);
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([
+        route("root", json!({"rules": [delegates("/team", &["between"])]})),
+        child("between", json!([between])),
+        inherits(child("child", json!([forward("/kills")]))),
+        route("other", rules(&["/teammate"])),
+    ]);
+    strict.settle(suspecting("kills"));
+    strict.later(T, suspecting("kills"));
+    assert_eq!(strict.routes(), [at("/team", Some(500)), at("/teammate", None)]);
 }
 
 #[test]
