@@ -78,7 +78,7 @@ impl Encoded {
     /// A resource whose version is over its bytes.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        Self { version: version([&*body]), body: body.into() }
+        Self { version: version([&*body]), body: body.into(), ends: false }
     }
 
     /// Why Envoy could not read it, if so. It would refuse all that is sent along.
@@ -218,7 +218,7 @@ pub(crate) fn composed(
         joiner.buffer().extend_from_slice(&after);
         joiner
     });
-    Encoded { version: version([&*hashes]), body }
+    Encoded { version: version([&*hashes]), body, ends: false }
 }
 
 /// The route configuration of pieces made by [`hosts`]. How virtual hosts are split into pieces changes no byte; `content`

@@ -61,6 +61,9 @@ pub struct Encoded {
     pub version: [u8; 16],
     /// The message, without a type URL.
     pub body: Body,
+    /// Whether it ends what had its name, which new configuration does without: proxies that have that go on with it until they
+    /// have switched.
+    pub ends: bool,
 }
 
 impl PartialEq for Encoded {

@@ -424,6 +424,12 @@ impl RouteConfigId {
             Some(listener) => format!("https/{}/{listener}", self.port),
         }
     }
+
+    /// The same where clients are let in by a certificate alone: `https/443/LISTENER/verified`. Connections from before that was
+    /// demanded do not read it.
+    pub fn verified_name(&self) -> String {
+        format!("{}/verified", self.resource_name())
+    }
 }
 
 #[cfg(test)]
@@ -479,9 +485,19 @@ mod tests {
         );
         let config = |listener: &ListenerId| {
             let listener = Some(listener.name.clone());
-            RouteConfigId { gateway: of_set.gateway.clone(), port: 443, listener }.resource_name()
+            RouteConfigId { gateway: of_set.gateway.clone(), port: 443, listener }
         };
-        assert_eq!([config(&own), config(&of_set)], ["https/443/web", "https/443/infra/edge/web"]);
+        let [own, of_set] = [config(&own), config(&of_set)];
+        let names = [own.resource_name(), of_set.resource_name(), own.verified_name(), of_set.verified_name()];
+        assert_eq!(
+            names,
+            [
+                "https/443/web",
+                "https/443/infra/edge/web",
+                "https/443/web/verified",
+                "https/443/infra/edge/web/verified"
+            ]
+        );
     }
 
     #[test]

@@ -44,7 +44,7 @@ use crate::{
         gateway::{ClientCertificate, GatewayRow},
         host::{HostsOf, UnservedHosts, WideAsked},
         input::{ClearedListener, ClearedPart, Config, Gateways, ObjectKey},
-        listener::ServedAt,
+        listener::{ListenerRow, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
@@ -90,7 +90,12 @@ impl Derived for Outputs {
             },
             // Nobody is asked about it: nothing that people write is in it but names.
             OutputId::Listener(gateway, port, Transport::Udp) => listener::udp(scope, gateway, *port),
-            OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
+            // It is for connections from before a certificate was demanded, if any.
+            OutputId::RouteConfiguration(id) if is_verified(scope, id) => {
+                Some(envoy::misdirected::route_configuration(&id.resource_name()))
+            }
+            OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id, &id.resource_name())),
+            OutputId::VerifiedRoutes(id) => Some(route_configuration(scope, id, &id.verified_name())),
         }?;
         if let Err(why) = encoded.readable() {
             scope.emit::<Withheld>(key.resource().gateway, key.clone(), why);
@@ -237,7 +242,13 @@ fn token_judges(scope: &Scope<'_>, id: &NsName) -> Option<TokenJudges> {
     judged.extension.as_ref().ok()?.provider.token_judges().cloned()
 }
 
-fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
+/// Whether it is a listener's that lets clients in by a certificate alone.
+fn is_verified(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
+    let listener = id.listener_id().and_then(|listener| scope.get::<ListenerRow>(&listener));
+    listener.is_some_and(|listener| listener.is_verified())
+}
+
+fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId, name: &str) -> Encoded {
     // Where nobody knows what policies say of all of it, it answers by itself.
     let said = scope.attempt(|| (slots(scope, id), said_for(scope, id)));
     let (mut slots, alike) = match said {
@@ -245,7 +256,7 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
         _ => {
             scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
             let host = envoy::replaced::virtual_host("*", &Alike::default());
-            return bytes::route_configuration(&id.resource_name(), &[], [alone(&host)], &[*host.hash()]);
+            return bytes::route_configuration(name, &[], [alone(&host)], &[*host.hash()]);
         }
     };
     slots.extend(alike.slots());
@@ -257,7 +268,7 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     let besides = misdirected::host(scope, id, &alike).or_else(|| unserved(scope, id, &alike));
     let content: Vec<_> = [hosts.set_hash()].into_iter().chain(besides.as_ref().map(|host| *host.hash())).collect();
     let pieces = pieces.chain(besides.as_ref().map(alone));
-    bytes::route_configuration(&id.resource_name(), &slots, pieces, &content)
+    bytes::route_configuration(name, &slots, pieces, &content)
 }
 
 /// The virtual host for hostnames of listeners without TLS that are not served.

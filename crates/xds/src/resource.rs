@@ -168,6 +168,7 @@ struct Inner {
     delta_head: Bytes,
     body: Box<dyn Pieces>,
     len: usize,
+    ends: bool,
 }
 
 impl Resource {
@@ -180,21 +181,37 @@ impl Resource {
 
     /// The same of a message that is these pieces one after the other. They are sent as they are, never joined.
     pub fn in_pieces(kind: ResourceType, name: &str, version: [u8; 16], body: impl Pieces + 'static) -> Self {
+        Self::of(kind, name, version, body, false)
+    }
+
+    /// The same of a route configuration that ends what a client does by this name, which new listeners do without: it takes the
+    /// place of another version together with removals, so that a client which has not switched yet goes on with that.
+    pub fn ending(kind: ResourceType, name: &str, version: [u8; 16], body: impl Pieces + 'static) -> Self {
+        Self::of(kind, name, version, body, true)
+    }
+
+    fn of(kind: ResourceType, name: &str, version: [u8; 16], body: impl Pieces + 'static, ends: bool) -> Self {
         let version = Version(version);
         let len = body.total_len();
         let delta_head = delta_head(kind, name, version, len);
-        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body: Box::new(body), len }))
+        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body: Box::new(body), len, ends }))
     }
 
     /// A resource that a client reports to have, and of which nothing else is known.
     pub(crate) fn unknown(kind: ResourceType, name: Arc<str>, version: Version) -> Self {
         let body: Arc<[Bytes]> = Arc::default();
-        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Box::new(body), len: 0 }))
+        let delta_head = Bytes::new();
+        Self(Arc::new(Inner { kind, name, version, delta_head, body: Box::new(body), len: 0, ends: false }))
     }
 
     /// Whether this can be sent: false for what [`Resource::unknown`] made.
     pub(crate) fn has_body(&self) -> bool {
         !self.0.delta_head.is_empty()
+    }
+
+    /// Whether it ends what a client does by its name: see [`Resource::ending`].
+    pub(crate) fn ends(&self) -> bool {
+        self.0.ends
     }
 
     /// The type.

@@ -280,6 +280,11 @@ impl Stream {
         }
         for change in state.sent.diff(source) {
             match change {
+                DiffItem::Update { old: (name, old), new: (_, new) }
+                    if new.ends() && state.subscription.covers(name) && !self.may_end(new) =>
+                {
+                    pending.held.push(old.clone());
+                }
                 DiffItem::Add(name, resource) | DiffItem::Update { new: (name, resource), .. } => {
                     pending.dirty = true;
                     if state.subscription.covers(name) {

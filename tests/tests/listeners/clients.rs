@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use portcullis_tests::certificates::{Authority, Certificate, KeyKind};
 use portcullis_tests::client::{Protocol, Tls};
+use serde_json::Value;
 
 use super::*;
 
@@ -122,6 +123,20 @@ impl Asking {
 
     async fn refuses(&self, port: u16, certificate: Option<&Certificate>) -> Result<()> {
         self.keeps_out(&self.target(port, certificate)).await
+    }
+
+    /// Connections to a port, over each protocol, of clients that show no certificate. Each had an answer.
+    async fn opened(&self, port: u16) -> Result<Vec<Connection>> {
+        let mut opened = Vec::new();
+        for protocol in [Protocol::Http1, Protocol::H2] {
+            let target = Target { protocol, ..self.target(port, None) };
+            self.lets_in(&target).await?;
+            let mut connection = Connection::open(&target).await?;
+            let response = connection.send(&Self::request(&target)).await?;
+            ensure!(response.status == 200, "{protocol:?}: {}", response.status);
+            opened.push(connection);
+        }
+        Ok(opened)
     }
 
     async fn lets_in(&self, target: &Target) -> Result<client::Response> {
@@ -285,6 +300,66 @@ async fn a_connection_that_is_reused_reaches_no_hostname_that_asks_for_more() ->
         let response = connection.send(&Request::get(&host, "/asked")).await?;
         ensure!(response.status == 404 || response.status == 421, "{host}: {}", response.status);
     }
+    world.end().await
+}
+
+/// The domains that a route configuration of an Envoy answers 421 for.
+fn misdirected(dump: &Value, config: &str) -> Vec<Value> {
+    let dynamic = |of: &Value| of["dynamic_route_configs"].as_array().cloned().unwrap_or_default();
+    let all = dump["configs"].as_array().into_iter().flatten().flat_map(dynamic);
+    let named = all.map(|at| at["route_config"].clone()).filter(|at| at["name"] == config);
+    let hosts = named.flat_map(|at| at["virtual_hosts"].as_array().cloned().unwrap_or_default());
+    let misdirected = hosts.filter(|host| host["name"] == "misdirected");
+    misdirected.flat_map(|host| host["domains"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+/// They drain for as long as Envoy lets them, ten minutes here.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_from_before_a_certificate_is_demanded_reach_nothing_that_comes_with_it() -> Result<()> {
+    const HOST: &str = "lax.example.com";
+    let authority = Authority::new("own")?;
+    let own = authority.issue(&names())?;
+    let world = Asking::start(&authority).await?;
+    let private = Echo::start("private", (Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let (early, late) = (world.opened(world.lax).await?, world.opened(world.lax).await?);
+
+    // Demand and route are one change.
+    let demand = said(&world.listeners, world.lax, world.open, BY_CA);
+    let rules = "  - matches: [{path: {value: /private}}]\n    backendRefs: [{name: private, port: 80}]";
+    let route = objects::Route { name: "private", hosts: HOST, rules, ..Default::default() };
+    let service = objects::service("private", &private);
+    world.portcullis.write("gateway.yaml", &format!("{demand}{service}{route}"))?;
+    let shown = world.target(world.lax, Some(&own));
+    let served = eventually(TIMEOUT, async || {
+        let seen =
+            client::send(&shown, &Request::get(HOST, "/private")).await?.echoed.context("no backend answered")?;
+        ensure!(seen.backend == "private", "{seen:?}");
+        Ok(())
+    });
+    served.await.with_context(|| world.portcullis.log_tail())?;
+
+    // At first they have what they had. One may be closed already.
+    let before = Request::get(HOST, "/private/before");
+    for mut connection in early {
+        if let Ok(response) = connection.send(&before).await {
+            ensure!(response.status == 421 || response.echoed.is_some(), "{} {}", response.status, response.body);
+        }
+    }
+    ensure!(private.count(|seen| seen.path == before.path) == 0, "a request came to what is private");
+    let config = format!("https/{}/lax", world.lax);
+    let over = eventually(TIMEOUT, async || {
+        let domains = misdirected(&world.envoy.config_dump().await?, &config);
+        ensure!(domains.iter().any(|domain| domain == "*"), "{config} answers 421 for {domains:?}");
+        Ok(())
+    });
+    over.await.with_context(|| world.portcullis.log_tail())?;
+    let mut answers = Vec::new();
+    for mut connection in late {
+        answers.extend(connection.send(&before).await.map(|response| response.status));
+    }
+    ensure!(!answers.is_empty() && answers.iter().all(|status| *status == 421), "{answers:?}");
+    ensure!(private.count(|seen| seen.path == before.path) == 0, "a request came to what is private");
+    world.refuses(world.lax, None).await?;
     world.end().await
 }
 

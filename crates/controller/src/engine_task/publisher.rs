@@ -37,8 +37,13 @@ impl Entry {
     fn write(&mut self, key: &ResourceKey, encoded: Option<Encoded>) {
         let kind = resource_type(key.kind);
         match encoded {
-            Some(Encoded { version, body }) => {
-                self.snapshot.insert(Resource::in_pieces(kind, &key.name, version, Composed(body)));
+            Some(Encoded { version, body, ends }) => {
+                let body = Composed(body);
+                self.snapshot.insert(if ends {
+                    Resource::ending(kind, &key.name, version, body)
+                } else {
+                    Resource::in_pieces(kind, &key.name, version, body)
+                });
             }
             None => drop(self.snapshot.remove(kind, &key.name)),
         }

@@ -65,7 +65,7 @@ fn a_composed_route_configuration_equals_the_plain_one() {
         ..RouteConfiguration::default()
     };
     for size in [1, 7, 50] {
-        let Encoded { body, version } = composed(size);
+        let Encoded { body, version, .. } = composed(size);
         assert_eq!(RouteConfiguration::decode(body.to_bytes()).expect("a route configuration"), plain);
         assert_eq!(body.len(), body.to_bytes().len());
         assert_eq!(version, composed(50).version, "how virtual hosts are split changes nothing");

@@ -146,6 +146,9 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     if scope.get::<Strict>(&()).is_some() {
         scope.demand::<OfferedWide>(key.clone());
     }
+    if state.is_verified() {
+        scope.demand::<Outputs>(OutputId::VerifiedRoutes(config.clone()));
+    }
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));
@@ -196,7 +199,7 @@ fn connect(
         ListenerProtocol::Http => return scope.demand::<HttpChain>((key.gateway.clone(), summary.port)),
         ListenerProtocol::Tcp => Some(PlaceId { listener: key.clone(), protocol, hostname: Hostname::Any }.chain(None)),
         ListenerProtocol::Https if summary.served => summary.route_config().map(|config| FilterChain {
-            name: config.resource_name().into(),
+            name: state.name_of(&config).into(),
             leads_to: LeadsTo::RouteConfiguration,
             hostname: summary.hostname.clone(),
             tls: state.tls(),

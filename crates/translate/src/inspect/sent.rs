@@ -28,7 +28,7 @@ use crate::{
         attachment::Attachment,
         backend::{ClusterBytes, ClusterId, Reached},
         input::{ObjectKey, object_id},
-        listener::{ServedAt, route_config_at},
+        listener::{ListenerRow, ServedAt, route_config_at},
         output::{OutputId, Outputs},
         policy,
         stream::{StreamRule, Winner},
@@ -68,7 +68,8 @@ impl Inspector<'_> {
     pub fn rows_of(self, gateway: &NsName, config: &str) -> Vec<Sent> {
         let is_in = |listener: &ListenerId| {
             let at = (listener.gateway == *gateway).then(|| self.engine.get::<ServedAt>(listener)).flatten();
-            at.is_some_and(|at| route_config_at(listener, (at.0, at.1)).resource_name() == config)
+            let row = at.and_then(|at| Some((at, self.engine.get::<ListenerRow>(listener)?)));
+            row.is_some_and(|(at, row)| row.name_of(&route_config_at(listener, (at.0, at.1))) == config)
         };
         self.rows_sent(is_in).collect()
     }
@@ -187,7 +188,9 @@ impl Inspector<'_> {
             }
             OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
             OutputId::Listener(name, ..) => (Kind::Listener, gateway(name)),
-            OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
+            OutputId::RouteConfiguration(config) | OutputId::VerifiedRoutes(config) => {
+                (Kind::RouteConfiguration, gateway(&config.gateway))
+            }
         };
         if kind != Kind::RouteConfiguration {
             return vec![of_message(kind, encoded, &owner, Arc::default())];

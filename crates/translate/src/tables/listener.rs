@@ -136,6 +136,17 @@ impl ListenerState {
         })
     }
 
+    /// Whether clients are let in by a certificate alone that an authority vouches for.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.clients.as_ref().and_then(Clients::asked).is_some()
+    }
+
+    /// The name of a route configuration of its own for its connections. Those from before a certificate was demanded go on for a
+    /// while, and must not follow what is said for these.
+    pub(crate) fn name_of(&self, config: &RouteConfigId) -> String {
+        if self.is_verified() { config.verified_name() } else { config.resource_name() }
+    }
+
     /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
     pub(crate) fn refused(&self) -> Option<&Fault> {
         let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());

@@ -44,6 +44,8 @@ pub(crate) enum OutputId {
     Extension(NsName, &'static str),
     Listener(NsName, Port, Transport),
     RouteConfiguration(RouteConfigId),
+    /// The same for connections whose clients were let in by a certificate alone; that one then is for those from before.
+    VerifiedRoutes(RouteConfigId),
 }
 
 impl OutputId {
@@ -58,7 +60,7 @@ impl OutputId {
             | Self::Login(gateway, ..)
             | Self::Extension(gateway, _)
             | Self::Listener(gateway, ..) => gateway,
-            Self::RouteConfiguration(id) => &id.gateway,
+            Self::RouteConfiguration(id) | Self::VerifiedRoutes(id) => &id.gateway,
         }
     }
 
@@ -76,6 +78,7 @@ impl OutputId {
                 (gateway, ResourceKind::Listener, listener_name(*port, *transport))
             }
             Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
+            Self::VerifiedRoutes(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.verified_name()),
         };
         ResourceKey { gateway: gateway.clone(), kind, name: name.into() }
     }

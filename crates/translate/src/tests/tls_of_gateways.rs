@@ -94,6 +94,45 @@ fn what_is_asked_of_a_port_holds_in_place_of_what_is_asked_of_all() {
 }
 
 #[test]
+fn connections_from_before_a_certificate_is_demanded_follow_no_route_and_are_told_421() {
+    const ALL: &str = "https/443/tls";
+    const VERIFIED: &str = "https/443/tls/verified";
+    let asked = |tls: Value| frontend(json!({}), json!([{"port": 443, "tls": tls}]));
+    let with_mode = |mode: &str| asked(asks(&[reference("ConfigMap", "ca", None)], mode));
+    let objects = [secret("one"), config_map("infra", "ca", 0), service("s"), route("r", json!({})), asked(json!({}))];
+    let mut scene = Scene::new(objects);
+    let read = |scene: &Scene| {
+        let listener = scene.resource("infra/edge", ResourceKind::Listener, "listener/443").unwrap_or_default();
+        listener["filterChains"][0]["filters"][0]["typedConfig"]["rds"]["routeConfigName"].clone()
+    };
+    let hosts = |scene: &Scene, name: &str| {
+        let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, name).unwrap_or_default();
+        config["virtualHosts"].clone()
+    };
+    let served = hosts(&scene, ALL);
+    assert!(served.to_string().contains("service/apps/s/80"), "{served}");
+    let all = |scene: &Scene| (read(scene), hosts(scene, ALL), hosts(scene, VERIFIED));
+    for _ in 0..2 {
+        assert_eq!(all(&scene), (json!(ALL), served.clone(), Value::Null));
+        scene.put(with_mode("AllowInsecureFallback"));
+        assert_eq!(all(&scene), (json!(ALL), served.clone(), Value::Null));
+        let changes = scene.put(with_mode("AllowValidOnly"));
+        assert_eq!((read(&scene), hosts(&scene, VERIFIED)), (json!(VERIFIED), served.clone()));
+        let left = hosts(&scene, ALL);
+        assert_eq!(
+            [&left[0]["domains"], &left[0]["routes"][0]["directResponse"]],
+            [&json!(["*"]), &json!({"status": 421})]
+        );
+        assert_eq!((left.as_array().map(Vec::len), left[0]["routes"].as_array().map(Vec::len)), (Some(1), Some(1)));
+        let ends = changes.resources.iter().filter(|(_, now)| now.as_ref().is_some_and(|now| now.ends));
+        assert_eq!(ends.map(|(key, _)| &*key.name).collect::<Vec<_>>(), [ALL], "in place of it alone");
+        // Other ports have nothing to do with it.
+        assert_eq!(hosts(&scene, "https/8443/other"), served);
+        scene.put(asked(json!({})));
+    }
+}
+
+#[test]
 fn authorities_of_clients_that_rotate_are_one_secret() {
     let ca = [reference("ConfigMap", "ca", None)];
     let mut scene =

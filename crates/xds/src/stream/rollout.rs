@@ -8,7 +8,8 @@
 //!    the routes of before refer to (see [`super::union`]).
 //! 3. **Switch.** Listeners, then route configurations.
 //! 4. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and new listeners have
-//!    their routes. Configurations of extensions are sent without it. This does not hold up the next rollout.
+//!    their routes. What ends something that has its name comes in its place. Configurations of extensions are sent without it.
+//!    This does not hold up the next rollout.
 //!
 //! Snapshots that arrive meanwhile are merged into the next rollout. Endpoints and secrets do not take part: whatever
 //! changes in them is sent at once, only their removal waits for Break. Each wait has the same bound.
@@ -134,6 +135,13 @@ impl Stream {
                     && !self.needed(kind, name)
             }
         }
+    }
+
+    /// Whether this, which ends what has its name, may take the place of that: the client was switched to what does without.
+    pub(super) fn may_end(&self, resource: &Resource) -> bool {
+        let settled = self.rollout.settled.as_ref();
+        let settled = settled.and_then(|settled| settled.get(resource.kind(), resource.name()));
+        matches!(self.rollout.removal, Removal::Open) && settled == Some(resource)
     }
 
     /// Whether something older that the client keeps may need this.
@@ -303,7 +311,7 @@ impl Stream {
             && !self.has_upserts(ResourceType::RouteConfiguration)
     }
 
-    /// The route configurations that the target has and the settled snapshot has not.
+    /// The route configurations that the target has and the settled snapshot has not, but for those that nothing new asks for.
     fn new_route_names(&self) -> BTreeSet<Arc<str>> {
         let kind = ResourceType::RouteConfiguration;
         // Without listeners nothing makes the client ask for routes.
@@ -314,7 +322,7 @@ impl Stream {
         let none = Resources::new();
         let settled = self.rollout.settled.as_ref().map_or(&none, |settled| settled.of(kind));
         let added = settled.diff(target.of(kind)).filter_map(|change| match change {
-            DiffItem::Add(name, _) => Some(name.clone()),
+            DiffItem::Add(name, resource) => (!resource.ends()).then(|| name.clone()),
             DiffItem::Update { .. } | DiffItem::Remove(..) => None,
         });
         added.collect()

@@ -44,7 +44,7 @@ pub(super) struct TypeState {
     pub(super) unknown: BTreeSet<Arc<str>>,
     /// Something is due and waits for a response in flight.
     pub(super) blocked: bool,
-    /// Something is to be removed and may not yet be.
+    /// Something is to be removed or ended, and may not yet be.
     pub(super) holding: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Pending {
     pub(super) upserts: BTreeMap<Arc<str>, Resource>,
     /// To remove, or to be answered as absent.
     pub(super) removed: BTreeSet<Arc<str>>,
-    /// To be removed, but not yet.
+    /// To be removed or ended, but not yet.
     pub(super) held: Vec<Resource>,
     /// Those of `forced` that this answers.
     pub(super) answered: Vec<Arc<str>>,

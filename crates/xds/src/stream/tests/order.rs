@@ -189,6 +189,71 @@ fn a_listener_that_drains_keeps_the_clusters_of_its_routes_and_holds_up_nothing_
     client.is_sent(&["CDS -a -b", "EDS -a"]);
 }
 
+/// The gateway has this, and what ends route configuration `r`.
+fn without_r(text: &str) -> Snapshot {
+    let body: Arc<[Bytes]> = Arc::new([Bytes::from_static(b"r@9")]);
+    snapshot(text).with(Resource::ending(ResourceType::RouteConfiguration, "r", [9; 16], body))
+}
+
+#[test]
+fn what_ends_a_route_configuration_comes_once_the_listener_that_does_without_has_its_own() {
+    for mut client in both_settled() {
+        client.stream.on_snapshot(without_r("CDS a@1; EDS a@1; LDS l@2; RDS s@1"));
+        client.accepts("LDS l@2");
+        // The old listener still serves with the old routes.
+        client.is_sent(&[]);
+        client.ask(if client.protocol == Protocol::Delta { "RDS +s" } else { "RDS r s" });
+        client.accepts("RDS s@1");
+        client.accepts("RDS r@9");
+        client.is_sent(&[]);
+        assert_eq!(client.learned(), []);
+    }
+}
+
+#[test]
+fn what_ends_what_a_client_does_not_have_is_not_waited_for() {
+    for mut client in both_settled() {
+        client.stream.on_snapshot(without_r("CDS a@1; EDS a@1; LDS l@2; RDS s@1"));
+        client.accepts("LDS l@2");
+        client.ask(if client.protocol == Protocol::Delta { "RDS +s -r" } else { "RDS s" });
+        client.accepts("RDS s@1");
+        // One more that no listener names, and a cluster that goes.
+        let body: Arc<[Bytes]> = Arc::new([Bytes::from_static(b"t@9")]);
+        let ending = Resource::ending(ResourceType::RouteConfiguration, "t", [9; 16], body);
+        client.stream.on_snapshot(without_r("LDS l@2; RDS s@2").with(ending));
+        client.accepts("RDS s@2");
+        let clusters = client.sent();
+        assert!(clusters == ["CDS -a", "EDS -a"] || clusters == ["CDS"], "{clusters:?}");
+    }
+}
+
+#[test]
+fn what_ends_a_route_configuration_waits_no_longer_than_the_bound() {
+    for mut client in both_settled() {
+        client.stream.on_snapshot(without_r("CDS a@1; EDS a@1; LDS l@2; RDS s@1"));
+        client.accepts("LDS l@2");
+        client.is_sent(&[]);
+        client.wait(GATE);
+        client.is_sent(&["RDS r@9"]);
+        assert_eq!(client.learned(), [Observation::GateExpired(Gate::Break)]);
+    }
+}
+
+#[test]
+fn a_client_that_reconnects_goes_on_with_its_routes_until_its_listener_does_without() {
+    let mut client = Script::new(Protocol::Delta, "");
+    client.stream.on_snapshot(without_r("CDS a@1; EDS a@1; LDS l@2; RDS s@1"));
+    for request in ["CDS a=1", "EDS +a a=1", "LDS l=1", "RDS +r r=1"] {
+        client.ask(request);
+    }
+    client.accepts("LDS l@2");
+    client.is_sent(&[]);
+    client.ask("RDS +s");
+    client.accepts("RDS s@1");
+    client.accepts("RDS r@9");
+    client.is_sent(&[]);
+}
+
 #[test]
 fn removals_wait_for_routes_no_longer_than_the_bound() {
     for mut client in both_settled() {
