@@ -2,7 +2,7 @@
 //!
 //! Each comes apart from its listener, so that connections that were open before an upgrade have the program that the routes
 //! after it are written for. A proxy has one only while a route needs it: each worker has a machine for it in each filter chain,
-//! which takes 90 KB.
+//! which takes 90 KB, or 500 for templates.
 
 use std::{ops::RangeInclusive, sync::LazyLock};
 

@@ -227,12 +227,13 @@ fn filters(manager: &Value) -> Vec<(String, bool)> {
 fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
     let slots = "grpcWeb extProc.start fault extProc.fault acl extProc.acl cors.wide cors \
                  compress.gzip compress.brotli compress.zstd decompress.gzip decompress.brotli decompress.zstd \
-                 oauth2 extProc.oauth2 apiKeyAuth basicAuth oauth2.jwt oauth2.claims \
+                 oauth2 extProc.oauth2 apiKeyAuth apiKeyAuth.hide basicAuth oauth2.jwt oauth2.claims \
                  extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
-                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth jwtAuth jwtAuth.claims extProc.jwtAuth \
+                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extAuth.body extProc.extAuth jwtAuth jwtAuth.hide jwtAuth.claims \
+                 extProc.jwtAuth \
                  rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \
                  rateLimit.local.rate rateLimit.local rateLimit.local.share rateLimit.global extProc.rateLimit.global \
-                 buffer transformation transformation.lua extProc.transformation headerModifiers csrf extProc.csrf";
+                 buffer buffer.body transformation transformation.lua extProc.transformation headerModifiers csrf extProc.csrf";
     let mut expected = vec![("envoy.filters.http.cdn_loop".to_owned(), false)];
     expected.extend(slots.split_whitespace().map(|slot| (slot.to_owned(), true)));
     expected.extend(["stateful_session", "router"].map(|name| (format!("envoy.filters.http.{name}"), false)));
