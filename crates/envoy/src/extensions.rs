@@ -3,7 +3,7 @@
 //!
 //! Routes refer to entries of these by name. All that is repeated in a message has a key and begins with it, so that the
 //! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is). Of one key it keeps
-//! the new entry, so what lets in others has another key.
+//! the new entry, so what lets in others has another key. Of two types of one name it keeps the one that says more.
 
 pub mod programs;
 
@@ -103,7 +103,7 @@ pub fn extension<'a>(
             });
             Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }
-        _ => any(&programs::filter(name, entries.next().is_some(), body_bytes)),
+        _ => programs::filter(name, entries.next().is_some(), body_bytes),
     };
     named(name, config)
 }

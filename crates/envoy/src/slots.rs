@@ -267,9 +267,18 @@ fn disabled(name: &str, config: ConfigType) -> HttpFilter {
 
 /// What comes apart from the listener, as a resource with the name of its slot.
 fn apart<M: Name>() -> ConfigType {
+    of_types(vec![M::type_url()])
+}
+
+/// The same of a program, or of what refuses requests where there is none.
+fn program() -> ConfigType {
+    of_types(vec![Lua::type_url(), Rbac::type_url()])
+}
+
+fn of_types(type_urls: Vec<String>) -> ConfigType {
     ConfigType::ConfigDiscovery(ExtensionConfigSource {
         config_source: Some(ads()),
-        type_urls: vec![M::type_url()],
+        type_urls,
         ..ExtensionConfigSource::default()
     })
 }
@@ -295,7 +304,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(OAUTH2, wrapper()),
         here(EXT_PROC_OAUTH2, wrapper()),
         here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
-        (API_KEY_AUTH_HIDE, apart::<Lua>()),
+        (API_KEY_AUTH_HIDE, program()),
         here(BASIC_AUTH, basic_auth()),
         (OAUTH2_JWT, apart::<JwtAuthentication>()),
         here(OAUTH2_CLAIMS, wrapper()),
@@ -307,10 +316,10 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(EXT_AUTH[1], wrapper()),
         here(EXT_AUTH[2], wrapper()),
         here(EXT_AUTH[3], wrapper()),
-        (EXT_AUTH_BODY, apart::<Lua>()),
+        (EXT_AUTH_BODY, program()),
         here(EXT_PROC_EXT_AUTH, wrapper()),
         (JWT_AUTH, apart::<JwtAuthentication>()),
-        (JWT_AUTH_HIDE, apart::<Lua>()),
+        (JWT_AUTH_HIDE, program()),
         here(JWT_CLAIMS, wrapper()),
         here(EXT_PROC_JWT_AUTH, wrapper()),
         here(RBAC, any(&Rbac::default())),
@@ -324,9 +333,9 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(GLOBAL_RATE_LIMIT, wrapper()),
         here(EXT_PROC_RATE_LIMIT, wrapper()),
         here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
-        (BUFFER_BODY, apart::<Lua>()),
+        (BUFFER_BODY, program()),
         here(TRANSFORMATION, wrapper()),
-        (TRANSFORMATION_LUA, apart::<Lua>()),
+        (TRANSFORMATION_LUA, program()),
         here(EXT_PROC_TRANSFORMATION, wrapper()),
         here(HEADER_MODIFIERS, wrapper()),
         here(CSRF, csrf()),

@@ -211,8 +211,26 @@ pub struct At {
     pub rule: u32,
     /// Its place in the rule.
     pub matching: u32,
-    /// How much the matches ask for that it stands below, that of the root first: of several ways to one match the narrower holds.
-    pub within: Arc<[Specificity]>,
+    /// The matches that it stands below: of several ways to one match the narrower holds.
+    pub within: Within,
+}
+
+/// How much the matches ask for that one stands below, the nearest first. The nearest that asks for more goes first, and then the
+/// longer way: all of a way lies below its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Within(pub Arc<[Specificity]>);
+
+impl PartialOrd for Within {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Within {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let differs = self.0.iter().zip(&*other.0).map(|(own, other)| own.cmp(other)).find(|order| order.is_ne());
+        differs.unwrap_or_else(|| other.0.len().cmp(&self.0.len()))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -291,7 +309,24 @@ impl Precedence {
 
 #[cfg(test)]
 mod tests {
-    use super::{Age, NsName};
+    use std::cmp::Reverse;
+
+    use super::{Age, NsName, PathKind, Specificity, Within};
+
+    #[test]
+    fn of_two_ways_the_one_whose_nearest_match_asks_for_more_goes_first_and_then_the_longer() {
+        let prefix = |length| Specificity {
+            kind: PathKind::Prefix,
+            path_length: Reverse(length),
+            method: Reverse(0),
+            headers: Reverse(0),
+            queries: Reverse(0),
+            implied: false,
+        };
+        let within = |lengths: &[u32]| Within(lengths.iter().map(|length| prefix(*length)).collect());
+        let ways = [[6, 2].as_slice(), &[6, 1], &[6], &[2, 2, 1], &[2, 2], &[2, 1], &[1], &[]].map(within);
+        assert!(ways.windows(2).all(|pair| pair[0] < pair[1]));
+    }
 
     #[test]
     fn of_two_equal_objects_the_older_goes_first_and_then_the_name_as_it_is_written() {

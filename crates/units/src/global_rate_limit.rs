@@ -159,7 +159,8 @@ impl Unit for GlobalRateLimit {
         };
         filter.rate_limits = self.descriptors.iter().map(actions).collect();
         let [slot, inner] = [slots::GLOBAL_RATE_LIMIT, slots::GLOBAL_RATE_LIMIT_INNER];
-        vec![extension::wrapped_behind(self.front(), slot, inner, &filter, &counter.asked)]
+        let patterns = self.shown_in().iter().map(|_| TEXT.into()).collect();
+        vec![Slot { patterns, ..extension::wrapped_behind(self.front(), slot, inner, &filter, &counter.asked) }]
     }
 
     fn disables(&self) -> bool {
@@ -182,9 +183,14 @@ impl Unit for GlobalRateLimit {
 }
 
 impl GlobalRateLimit {
+    /// The headers of which something is counted.
+    fn shown_in(&self) -> BTreeSet<&str> {
+        self.descriptors.iter().flatten().filter_map(Entry::shown_in).collect()
+    }
+
     /// What keeps requests out of which nothing could be counted.
     fn front(&self) -> Option<TypedExtensionConfig> {
-        let names: BTreeSet<_> = self.descriptors.iter().flatten().filter_map(Entry::shown_in).collect();
+        let names = self.shown_in();
         let texts: Vec<_> =
             names.into_iter().map(|name| Permission { rule: Some(Rule::Header(is_text(name))) }).collect();
         (!texts.is_empty()).then(|| {

@@ -32,8 +32,8 @@ pub(super) struct Place {
     matching: usize,
     /// It gives way to all that is equal otherwise.
     behind: bool,
-    /// The matches above it, from the root on. Of two ways to one match the policies of the narrower hold.
-    within: Vec<Specificity>,
+    /// The matches above it, the nearest first, and nothing at the end. Of two ways to one match the policies of the narrower hold.
+    within: Vec<Result<Specificity, ()>>,
     /// The routes and rules from the root on.
     way: Vec<(Name, usize)>,
 }
@@ -59,7 +59,7 @@ struct At<'a> {
     /// What it takes, all ancestors counted.
     merged: Match,
     /// How much the matches above ask for.
-    within: Vec<Specificity>,
+    within: Vec<Result<Specificity, ()>>,
 }
 
 /// More matches than the bound.
@@ -84,7 +84,7 @@ impl<'a> Tree<'a> {
             for (matching, merged) in rule.matches.iter().enumerate() {
                 let merged = merged.clone();
                 let (above, policies) = (Vec::new(), self.policies(&[], self.root, rule));
-                let at = At { route: self.root, rule, index, matching, above, policies, merged, within: Vec::new() };
+                let at = At { route: self.root, rule, index, matching, above, policies, merged, within: vec![Err(())] };
                 match self.items(&at) {
                     Ok(more) => items.extend(more),
                     Err(TooMany) => items.extend(self.leaf(&at, &Answer::DirectResponse(500), "over the bound")),
@@ -204,7 +204,7 @@ impl<'a> Tree<'a> {
                     let step = Step { route: at.route.name.clone(), rule: at.index, matching: at.matching };
                     let above = at.above.iter().cloned().chain([(at.route, step)]).collect();
                     let policies = self.policies(&at.policies, child, rule);
-                    let within = at.within.iter().cloned().chain([at.merged.specificity()]).collect();
+                    let within = [Ok(at.merged.specificity())].into_iter().chain(at.within.iter().cloned()).collect();
                     let below = At { route: child, rule, index, matching, above, policies, merged, within };
                     groups.push(match fault {
                         Some(why) => {

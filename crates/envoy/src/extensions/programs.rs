@@ -1,21 +1,27 @@
 //! Programs that filters of the chain run for what no other filter does as it must be done. Routes say what as data.
 //!
 //! Each comes apart from its listener, so that connections that were open before an upgrade have the program that the routes
-//! after it are written for. A proxy has one only while a route needs it: each worker has a machine for it in each filter chain,
+//! after it are written for. Where it is not, requests are refused: Envoy's filter for programs would let them pass. A proxy has one only while a route needs it: each worker has a machine for it in each filter chain,
 //! which takes 90 KB, or 500 for templates.
 
 use std::{ops::RangeInclusive, sync::LazyLock};
 
 use envoy_types::pb::{
     envoy::{
-        config::core::v3::{DataSource, data_source::Specifier},
-        extensions::filters::http::lua::v3::{Lua, LuaPerRoute},
+        config::{
+            core::v3::{DataSource, data_source::Specifier},
+            rbac::v3::Rbac as Rules,
+        },
+        extensions::filters::http::{
+            lua::v3::{Lua, LuaPerRoute},
+            rbac::v3::Rbac,
+        },
     },
-    google::protobuf::{ListValue, Struct, Value, value::Kind},
+    google::protobuf::{Any, ListValue, Struct, Value, value::Kind},
 };
 use ir::rule::{ExtensionEntry, Slot};
 
-use crate::slots;
+use crate::{bytes::any, slots};
 
 /// Where a route's data are for its program.
 const DATA: &str = "t";
@@ -26,20 +32,26 @@ const HIDE: &str = include_str!("programs/hide.lua");
 /// What refuses bodies that are too long.
 const BODY: &str = include_str!("programs/body.lua");
 
-/// What a filter runs, if any route needs it. `body_bytes` is the most of a body that templates read or replace.
-pub(super) fn filter(name: &str, is_needed: bool, body_bytes: u32) -> Lua {
-    let program = is_needed.then(|| match name {
+/// What a filter runs if any route needs it, and otherwise what refuses every request. `body_bytes` is the most of a body that
+/// templates read or replace.
+pub(super) fn filter(name: &str, is_needed: bool, body_bytes: u32) -> Any {
+    if !is_needed {
+        return any(&Rbac { rules: Some(Rules::default()), ..Rbac::default() });
+    }
+    let program = match name {
         slots::API_KEY_AUTH_HIDE | slots::JWT_AUTH_HIDE => HIDE.to_owned(),
         slots::EXT_AUTH_BODY | slots::BUFFER_BODY => BODY.to_owned(),
         _ => transformation(body_bytes),
-    });
-    Lua {
-        default_source_code: program
-            .map(|program| DataSource { specifier: Some(Specifier::InlineString(program)), ..DataSource::default() }),
+    };
+    any(&Lua {
+        default_source_code: Some(DataSource {
+            specifier: Some(Specifier::InlineString(program)),
+            ..DataSource::default()
+        }),
         // What it changes does not lead a request to another route, whose policies would not be asked.
         clear_route_cache: Some(crate::boolean(false)),
         ..Lua::default()
-    }
+    })
 }
 
 /// What a route says to the program of a slot.

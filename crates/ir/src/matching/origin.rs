@@ -81,7 +81,7 @@ mod tests {
         chain::Chain,
         hostname::Hostname,
         id::{NsName, RouteId, RouteKind},
-        matching::{Age, At},
+        matching::{Age, At, Within},
     };
 
     fn parts() -> Vec<Part> {
@@ -106,7 +106,7 @@ mod tests {
     fn a_place_tells_the_match_of_the_route_that_stands_there() {
         let age = Age { created: 0, name: NsName::new("ns", "r") };
         let at = |rule, matching| {
-            let (weight, age, within) = (Reverse(0), age.clone(), [].into());
+            let (weight, age, within) = (Reverse(0), age.clone(), Within::default());
             Step::At(At { specificity: None, gives_way: false, weight, position: 0, age, rule, matching, within })
         };
         for (steps, expected) in [

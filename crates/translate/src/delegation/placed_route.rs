@@ -6,7 +6,7 @@ use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteId,
     delegation::{Children, PlacedMatch, SortMethod},
-    matching::{Age, At, Match, Path, Specificity, Step},
+    matching::{Age, At, Match, Path, Specificity, Step, Within},
     route::{Annotations, Head, MatchSpec},
     settings::Consent,
 };
@@ -214,13 +214,13 @@ impl PlacedRoute {
     }
 }
 
-/// How much a match asks for, behind those that it stands below.
-fn within(written: &PlacedMatch) -> Arc<[Specificity]> {
+/// A match, and those that it stands below.
+fn within(written: &PlacedMatch) -> Within {
     let above = match written.steps.last() {
-        Some(Step::At(at) | Step::Left(at)) => &*at.within,
+        Some(Step::At(at) | Step::Left(at)) => &*at.within.0,
         Some(Step::Last) | None => &[],
     };
-    above.iter().copied().chain(asks_for(&written.written)).collect()
+    Within(asks_for(&written.written).into_iter().chain(above.iter().copied()).collect())
 }
 
 /// The path prefix at or below which all lies that a match takes which is an expression, and stands below one of its parent.

@@ -113,7 +113,7 @@ fn a_slot_of_a_gateway_stands_on_each_of_its_route_configurations_and_wakes_no_r
     let before = scene.0.resources();
     let changes = scene.put(on_gateway("p", buffer(16)));
     let changed: Vec<_> = changes.resources.iter().map(|(key, _)| &*key.name).collect();
-    assert_eq!(changed, ["http/80", "http/81", "https/443/other", "https/443/tls"]);
+    assert_eq!(changed, ["buffer.body", "http/80", "http/81", "https/443/other", "https/443/tls"]);
     let all = [("http/80", 16), ("http/81", 16), ("https/443/tls", 16), ("https/443/other", 16)];
     assert_eq!(sizes(&scene), expected(all));
     scene.put(on_gateway("p", buffer(17)));

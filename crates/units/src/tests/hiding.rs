@@ -55,10 +55,19 @@ fn of_a_query_only_the_parameters_with_the_name_go_however_they_are_written() {
         ("/a?x=key=1&&=key", "/a?x=key=1&&=key"),
         ("/a?x?key=1&key?=2", "/a?x?key=1&key?=2"),
         ("/a?%=1&%k=2&%6=3&key=4", "/a?%=1&%k=2&%6=3"),
+        ("/a?a+b=1&a%2Bb=2&a%20b=3", "/a?a%20b=3"),
     ] {
-        let left = left(&[("query", "key")], sent, &[]);
+        let left = left(&[("query", "key"), ("query", "a+b")], sent, &[]);
         assert_eq!((&*left.path, left.has_header, left.answer), (goes_on, true, None), "{sent}");
     }
+}
+
+#[test]
+fn a_query_with_more_parameters_than_anybody_writes_is_refused() {
+    let of = |count: usize| left(&[("query", "key")], &format!("/a?{}key=1", "&".repeat(count - 1)), &[]);
+    let (most, more) = (of(2_000), of(2_001));
+    assert_eq!((most.answer, most.path.len()), (None, "/a?".len() + 1_998));
+    assert_eq!(more.answer.as_deref(), Some("400"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! not come before the routes that do without it, nor may one that lacks what new routes refer to come after them: so
 //! between the two an Envoy has both. Nothing here knows the message: all that is repeated in these has keys (maps, and
 //! messages that begin with their key), which is the rule for whoever makes them, and of one key the new version's holds. So
-//! what the routes of before must not be judged by has another key.
+//! what the routes of before must not be judged by has another key. A version that holds nothing may be of another type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,12 +30,12 @@ pub(super) fn of_all(old: &Resources, mut new: Resources) -> Resources {
     new
 }
 
-/// None where `new` says it all, or says something else altogether.
+/// None where `new` says it all. Of two types one is there for what refers to nothing, and says no more than to refuse the rest.
 fn of(old: &Resource, new: &Resource) -> Option<Resource> {
     let (old_body, new_body) = (old.body().concat(), new.body().concat());
     let (before, now) = (Extension::read(&old_body)?, Extension::read(&new_body)?);
     if before.type_url != now.type_url {
-        return None;
+        return (old_body.len() > new_body.len()).then(|| old.clone());
     }
     let [was_present, present]: [BTreeSet<&[u8]>; 2] =
         [&before, &now].map(|extension| extension.fields.iter().map(|field| field.bytes).collect());

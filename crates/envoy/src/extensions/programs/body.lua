@@ -1,6 +1,6 @@
 -- Refuses a body of more bytes than a route says. A filter in front has waited for all of it, or it is here in one piece.
 
--- Whether a request leads to a tunnel, which has no end: what is in front does not wait for it either.
+-- Whether a request leads to a tunnel, which has no end. Judges are not shown any of it either.
 local function is_tunnel(headers)
   if headers:get(":method") == "CONNECT" then return true end
   local upgrade, connection = headers:get("upgrade"), headers:get("connection")

@@ -1,15 +1,23 @@
 -- Takes what shows who sends a request out of it, and leaves all else as it was sent. A route says what: pairs of a kind and a
 -- name. All that is read is sent by clients, so nothing here takes more than a few looks at each byte.
 
+-- Parameters of a query, or cookies of a header: each takes a worker a third of a microsecond.
+local MOST_PARTS = 2000
+
+-- Says that there are more.
+local MANY = {}
+
 -- The name of a parameter as Envoy reads it, which finds credentials by it.
 local function decoded(name)
-  return (name:gsub("%+", " "):gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
+  return (name:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
 end
 
 -- What is left of the parts of `text` that `separator` divides, and whether `is_hidden` takes any away.
 local function without(text, separator, is_hidden)
-  local kept, some = {}, false
+  local kept, some, count = {}, false, 0
   for part in (text .. separator):gmatch("([^" .. separator .. "]*)" .. separator) do
+    count = count + 1
+    if count > MOST_PARTS then error(MANY, 0) end
     if is_hidden(part) then some = true else kept[#kept + 1] = part end
   end
   return table.concat(kept, separator), some
@@ -55,6 +63,7 @@ local function hide(handle)
 end
 
 function envoy_on_request(handle)
+  local done, why = pcall(hide, handle)
   -- Envoy goes on where a program fails.
-  if not pcall(hide, handle) then handle:respond({ [":status"] = "500" }, "") end
+  if not done then handle:respond({ [":status"] = why == MANY and "400" or "500" }, "") end
 end

@@ -107,6 +107,26 @@ fn an_entry_that_goes_costs_one_update_behind_the_routes() {
     }
 }
 
+/// The configuration `name` where nothing refers to it: of another type.
+fn nothing(name: &str) -> Resource {
+    let typed_config = Some(Any { type_url: "type.googleapis.com/nothing".into(), value: Vec::new() });
+    let config = TypedExtensionConfig { name: name.into(), typed_config };
+    Resource::new(ResourceType::ExtensionConfig, name, [0; 16], config.encode_to_vec().into())
+}
+
+#[test]
+fn what_refuses_everything_comes_behind_the_routes_of_before_and_goes_before_those_to_come() {
+    for mut client in both_settled("ab") {
+        client.stream.on_snapshot(snapshot("LDS l@1; RDS r@2").with(nothing("x")));
+        client.accepts("RDS r@2");
+        client.accepts("ECDS x@");
+        client.shall_have("LDS l@1; RDS r@3; ECDS x@c");
+        client.accepts("ECDS x@c");
+        client.accepts("RDS r@3");
+        client.is_sent(&[]);
+    }
+}
+
 #[test]
 fn an_entry_that_changes_is_the_new_one_at_once() {
     for mut client in both_settled("ab") {
