@@ -335,7 +335,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
         (BUFFER_BODY, program()),
         here(TRANSFORMATION, wrapper()),
-        (TRANSFORMATION_LUA, program()),
+        (TRANSFORMATION_LUA, apart::<Lua>()),
         here(EXT_PROC_TRANSFORMATION, wrapper()),
         here(HEADER_MODIFIERS, wrapper()),
         here(CSRF, csrf()),

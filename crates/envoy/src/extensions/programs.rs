@@ -1,8 +1,9 @@
 //! Programs that filters of the chain run for what no other filter does as it must be done. Routes say what as data.
 //!
 //! Each comes apart from its listener, so that connections that were open before an upgrade have the program that the routes
-//! after it are written for. Where it is not, requests are refused: Envoy's filter for programs would let them pass. A proxy has one only while a route needs it: each worker has a machine for it in each filter chain,
-//! which takes 90 KB, or 500 for templates.
+//! after it are written for. A proxy has one only while a route needs it, since each worker has a machine for it in each filter
+//! chain, which takes 90 KB; where it is not, requests are refused, since Envoy's filter for programs would let them pass. Only
+//! that of templates (500 KB) is always there: listeners of older releases take nothing else in its place.
 
 use std::{ops::RangeInclusive, sync::LazyLock};
 
@@ -35,13 +36,11 @@ const BODY: &str = include_str!("programs/body.lua");
 /// What a filter runs if any route needs it, and otherwise what refuses every request. `body_bytes` is the most of a body that
 /// templates read or replace.
 pub(super) fn filter(name: &str, is_needed: bool, body_bytes: u32) -> Any {
-    if !is_needed {
-        return any(&Rbac { rules: Some(Rules::default()), ..Rbac::default() });
-    }
     let program = match name {
+        slots::TRANSFORMATION_LUA => transformation(body_bytes),
+        _ if !is_needed => return any(&Rbac { rules: Some(Rules::default()), ..Rbac::default() }),
         slots::API_KEY_AUTH_HIDE | slots::JWT_AUTH_HIDE => HIDE.to_owned(),
-        slots::EXT_AUTH_BODY | slots::BUFFER_BODY => BODY.to_owned(),
-        _ => transformation(body_bytes),
+        _ => BODY.to_owned(),
     };
     any(&Lua {
         default_source_code: Some(DataSource {

@@ -97,12 +97,12 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Where a path stands after what `hir` matches; none if it may have left the prefix, or if nothing is left to look further.
     fn step(&self, hir: &Hir, from: Places) -> Option<Places> {
+        if !self.may_look_at(1) {
+            return None;
+        }
         // Below the prefix everything stays.
         if !from.iter().any(|place| place <= self.prefix.len()) {
             return Some(from);
-        }
-        if !self.may_look_at(1) {
-            return None;
         }
         match hir.kind() {
             HirKind::Empty | HirKind::Look(_) => Some(from),

@@ -137,12 +137,9 @@ impl Stream {
         }
     }
 
-    /// Whether this, which ends what has its name, may take the place of that: the client was switched to what does without. One
-    /// that rejected a listener goes on with that of before, and with its routes.
+    /// Whether this, which ends what has its name, may take the place of that: the client was switched to what does without, or
+    /// rejected that and shall not go on with what it has.
     pub(super) fn may_end(&self, resource: &Resource) -> bool {
-        if self.kept.keys().any(|(kind, _)| *kind == ResourceType::Listener) {
-            return false;
-        }
         let settled = self.rollout.settled.as_ref();
         let settled = settled.and_then(|settled| settled.get(resource.kind(), resource.name()));
         matches!(self.rollout.removal, Removal::Open) && settled == Some(resource)
