@@ -340,6 +340,34 @@ fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
     assert_eq!(json["requirementMap"][judges], outer);
 }
 
+#[test]
+fn providers_that_read_one_parameter_of_a_query_agree_whether_it_goes_on() {
+    let two = |one: Value, other: Value| {
+        let mut all = [json!({"name": "a", "jwks": key("A")}), json!({"name": "b", "jwks": key("B")})];
+        for (provider, more) in all.iter_mut().zip([one, other]) {
+            provider.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        }
+        tokens_of(json!({"providers": all}))
+    };
+    let (hidden, goes_on) = (json!({"tokenSource": {"queryParameter": "access_token"}}), json!({"forwardToken": true}));
+    let refused = two(hidden.clone(), goes_on.clone()).expect_err("who has it is not known");
+    let message = "tokens in query parameter \"access_token\" are to go on by one of these and not by another; set forwardToken in both \
+                   or none, or have them look elsewhere";
+    assert_eq!((&*refused.field, &*refused.message), ("spec.jwt.providers", message));
+    for (one, other, expected) in [
+        (hidden.clone(), hidden.clone(), vec!["access_token"]),
+        (goes_on.clone(), goes_on, vec![]),
+        (hidden, json!({}), vec!["access_token"]),
+        (json!({}), json!({}), vec![]),
+    ] {
+        let extension = two(one, other).expect("it is served");
+        let Some(jwt) = extension.provider.jwt() else { panic!("no jwt") };
+        assert_eq!(*jwt.hidden, expected);
+    }
+    let both = json!({"tokenSource": {"queryParameter": "t", "header": {"header": "x-t"}}});
+    assert_eq!(two(both, json!({})).expect_err("two places").field, "spec.jwt.providers[0].tokenSource");
+}
+
 /// Judges come before the routes that refer to them.
 #[test]
 fn judges_of_tokens_have_another_name_wherever_they_let_in_others_and_the_same_with_other_keys() {
