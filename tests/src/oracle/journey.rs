@@ -4,6 +4,7 @@ use super::sight::Sight;
 use super::treatment::Treatment;
 use super::worlds::Asked;
 use super::{Answer, Oracle, Outcome, Taken};
+use crate::client::Request;
 
 /// What comes of a request that a match takes.
 #[derive(Clone, Debug)]
@@ -47,8 +48,11 @@ impl Oracle {
                 sight.why = why;
                 return Journey { treatment: first, sight, last: is_known.then_some(outcome) };
             };
+            let sought = Request { method: next.sought, ..next.request.clone() };
             asked = Asked { request: next.request, is_repeated: false, ..asked };
-            match self.ask(asked.gateway, asked.port, &asked.request) {
+            let found = self.ask(asked.gateway, asked.port, &sought);
+            let goes_on = matches!(found, Outcome::Route(_));
+            match if goes_on { self.ask(asked.gateway, asked.port, &asked.request) } else { found } {
                 Outcome::Route(taken) => {
                     treatment = self.treat(&asked, &taken);
                     outcome = Outcome::Route(taken);
@@ -57,6 +61,10 @@ impl Oracle {
                 }
                 // A listener may answer by itself where it has no match.
                 Outcome::NotFound(_) if self.is_closed_at_all(&asked) => {
+                    return Journey { treatment: first, sight: Sight::default(), last: None };
+                }
+                // With the method of before it leads somewhere, so that it is followed.
+                Outcome::NotFound(_) if goes_on => {
                     return Journey { treatment: first, sight: Sight::default(), last: None };
                 }
                 nowhere @ Outcome::NotFound(_) => {

@@ -15,6 +15,8 @@ const MOST: u64 = 2;
 pub(super) struct Redirect {
     /// What comes through then.
     pub(super) request: Request,
+    /// The method that a route must take for that: the one of before, which 303 makes another.
+    pub(super) sought: String,
     /// How often this may happen to a request, by the policy of the route that it took.
     pub(super) most: u64,
 }
@@ -40,6 +42,7 @@ pub(super) fn redirect(
     }
     let location = location.strip_prefix("http://").ok_or("the redirect changes the scheme")?;
     let (host, path) = location.split_once('/').unwrap_or((location, ""));
+    let sought = request.method.clone();
     let mut request = Request { host: host.to_owned(), path: format!("/{path}"), ..request.clone() };
     if status == 303 && request.method != "HEAD" {
         "GET".clone_into(&mut request.method);
@@ -52,7 +55,7 @@ pub(super) fn redirect(
     for name in unit["responseHeadersToCopy"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         replace(&mut request.headers, name, join(&asked.headers, name));
     }
-    Ok(Redirect { request, most: unit["maxRedirects"].as_u64().unwrap_or(1).min(MOST) })
+    Ok(Redirect { request, sought, most: unit["maxRedirects"].as_u64().unwrap_or(1).min(MOST) })
 }
 
 fn replace(headers: &mut Vec<(String, String)>, name: &str, value: Option<String>) {
