@@ -77,6 +77,11 @@ pub fn holder(entry: &ExtensionEntry) -> Option<&'static str> {
     }
 }
 
+/// Whether what the resource `name` says depends on entries.
+pub fn has_entries(name: &str) -> bool {
+    name != slots::TRANSFORMATION_LUA
+}
+
 /// A resource with these entries, which are sorted, each once. `judges` tells what is known of those whose tokens are taken;
 /// none of one that says nothing which could be sent: what refers to that is refused. `body_bytes` is the most of a body that
 /// templates read or replace.

@@ -205,6 +205,10 @@ impl Derived for ReferredEntry {
 /// What an extension says: that to which rows refer, and the slots of wider scopes. A scope of which nobody knows what its
 /// policies say answers by itself and refers to nothing, so that it is left out and the others keep what is theirs.
 fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
+    if !extensions::has_entries(name) {
+        let body_bytes = scope.get::<Config>(&()).map_or(0, |config| config.policies.max_body_bytes);
+        return extensions::extension(name, [], |_| None, body_bytes);
+    }
     let referred = scope.group::<ReferredEntries>(gateway);
     let listeners = scope.get::<GatewayRow>(gateway);
     let listeners = listeners.iter().flat_map(|model| &model.listeners);
@@ -231,8 +235,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
             Part::Cluster(_) | Part::Rate | Part::Chain(..) => None,
         }
     };
-    let body_bytes = scope.get::<Config>(&()).map_or(0, |config| config.policies.max_body_bytes);
-    extensions::extension(name, own, judges, body_bytes)
+    extensions::extension(name, own, judges, 0)
 }
 
 /// Whose tokens are taken by the word of a GatewayExtension. One that is broken is left out, so that what refers to it is refused

@@ -22,6 +22,7 @@ use envoy_types::pb::{
 };
 use ir::rule::{ExtensionEntry, Slot};
 
+use super::has_entries;
 use crate::{bytes::any, slots};
 
 /// Where a route's data are for its program.
@@ -58,7 +59,8 @@ pub fn told(name: &'static str, data: Value) -> Slot {
     // One field: a map of more has no order.
     let context = Struct { fields: [(DATA.to_owned(), data)].into() };
     let told = LuaPerRoute { filter_context: Some(context), ..LuaPerRoute::default() };
-    Slot { entry: Some(ExtensionEntry::Program(name).into()), ..slots::slot(name, &told) }
+    let entry = has_entries(name).then(|| ExtensionEntry::Program(name).into());
+    Slot { entry, ..slots::slot(name, &told) }
 }
 
 /// What [`told`] told.
