@@ -59,11 +59,3 @@ pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{RefusedRows, ReplacedRule, ReplacedScope, Replacement};
 pub use translator::{Change, Changes, Reports, Translator, Unended};
-
-/// Tests allocate as the program does: most of their time goes into small objects.
-#[cfg(test)]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-#[cfg(test)]
-mod tests;

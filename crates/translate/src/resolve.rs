@@ -158,7 +158,7 @@ impl Resolved {
     }
 
     /// Whether its Envoy routes are kept as they are written.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.routes, EnvoyRoutes::Everywhere(_))
     }
