@@ -6,8 +6,13 @@ use engine::TableStats;
 use ir::Chain;
 
 use crate::{
-    Translator, budget::MatchingTime, policy::secrets::CredentialSlots, resolve::ResolvedRule,
-    tables::input::RefusedPart, tables::policy::PolicyRow, weight,
+    Translator,
+    budget::MatchingTime,
+    policy::secrets::CredentialSlots,
+    resolve::ResolvedRule,
+    tables::input::RefusedPart,
+    tables::policy::{Policy, PolicyRow},
+    weight,
 };
 
 /// What a proxy needs for a virtual host, in bytes.
@@ -39,8 +44,11 @@ impl Translator {
     /// The first slot of the first unit of each policy, which has to be sound.
     pub fn first_slots(&self) -> Vec<Arc<[u8]>> {
         let policies = self.engine().rows::<PolicyRow>();
-        let first = |units: &[_]| units[0].unit.as_ref().expect("a sound unit").slots()[0].config.clone();
-        policies.iter().map(|(_, policy)| first(policy.units.as_ref().expect("units"))).collect()
+        let of = |policy: &Policy| {
+            let units = policy.units.as_ref().expect("units");
+            units[0].unit.as_ref().expect("a sound unit").slots()[0].config.clone()
+        };
+        policies.iter().map(|(_, policy)| of(policy)).collect()
     }
 
     /// What is wrong with the policies of a namespace.
