@@ -55,7 +55,7 @@ impl Translator {
     pub fn policy_faults(&self, namespace: &str) -> Vec<String> {
         let policies = self.engine().rows::<PolicyRow>();
         let policies = policies.iter().filter(|(id, _)| &*id.key.namespace == namespace);
-        policies.flat_map(|(_, policy)| policy.faults().map(|fault| fault.message.to_string())).collect()
+        policies.flat_map(|(_, policy)| policy.faults().map(|fault| fault.message.clone())).collect()
     }
 
     /// Whether the Envoy routes of a rule are kept as they are written.
