@@ -16,6 +16,8 @@ const GATEWAYS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct ProxyLog {
     gateways: HashMap<String, Window>,
+    /// No window ends before, where all had been looked at because there was no room.
+    full_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -46,14 +48,24 @@ impl ProxyLog {
             if window.left_out > 0 {
                 tracing::warn!(gateway, left_out = window.left_out, "lines about its proxies were left out");
             }
-        } else if self.gateways.len() >= GATEWAYS {
-            self.gateways.retain(|_, window| now.saturating_duration_since(window.since) < WINDOW);
-            if self.gateways.len() >= GATEWAYS {
-                return false;
-            }
+        } else if self.gateways.len() >= GATEWAYS && !self.has_room(now) {
+            return false;
         }
         self.gateways.insert(gateway.to_owned(), Window { since: now, lines: 1, left_out: 0 });
         true
+    }
+
+    /// Forgets the windows that have ended. Names that are made up have all windows looked at once for each that is admitted, and
+    /// not for each that is refused.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.full_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        self.gateways.retain(|_, window| now.saturating_duration_since(window.since) < WINDOW);
+        let has_room = self.gateways.len() < GATEWAYS;
+        let first = self.gateways.values().map(|window| window.since).min();
+        self.full_until = first.filter(|_| !has_room).map(|since| since + WINDOW);
+        has_room
     }
 }
 
