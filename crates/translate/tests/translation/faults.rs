@@ -273,6 +273,25 @@ fn is_narrower(table: &str, path: &str, before: Option<&Value>, now: Option<&Val
     }
 }
 
+/// Rows to fail, and of which of them all is built anew too: rows of a table differ little, and some tables have hundreds.
+fn sample(translator: &Translator) -> Vec<((&'static str, String), bool)> {
+    let mut rows = translator.computed_rows();
+    rows.sort();
+    let mut draws = Draws::new();
+    let mut drawn = |one_of: usize| -> BTreeSet<usize> {
+        draws.take(&(0..rows.len()), rows.len() / one_of).iter().map(ValueTree::current).collect()
+    };
+    let (some, anew) = (drawn(ONE_ROW_OF), drawn(ONE_ROW_ANEW_OF));
+    let mut of_table: BTreeMap<_, usize> = BTreeMap::new();
+    let all = rows.into_iter().enumerate().filter_map(|(index, row)| {
+        let rows = of_table.entry(row.0).or_default();
+        *rows += 1;
+        let is_drawn = anew.contains(&index);
+        (*rows <= SMALL_TABLE || some.contains(&index) || is_drawn).then_some((row, is_drawn))
+    });
+    all.collect()
+}
+
 #[test]
 fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     let mut decoded = Decoded::default();
@@ -286,23 +305,10 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     let unharmed = bystanders(&mut decoded, &served);
     let streams = reached(&mut decoded, &served);
     assert!(streams.len() > 4, "places send somewhere: {streams:?}");
-    let mut rows = world.translator.computed_rows();
-    rows.sort();
-    let mut draws = Draws::new();
-    let mut drawn = |one_of: usize| -> BTreeSet<usize> {
-        draws.take(&(0..rows.len()), rows.len() / one_of).iter().map(ValueTree::current).collect()
-    };
-    // Rows of a table differ little, and a table of units has hundreds: all of a small table are tried, and some at random.
-    let (some, mut anew) = (drawn(ONE_ROW_OF), drawn(ONE_ROW_ANEW_OF));
-    let mut of_table: BTreeMap<_, usize> = BTreeMap::new();
+    let rows = sample(&world.translator);
     let (mut tried, mut harmful) = (BTreeSet::new(), BTreeSet::new());
     let mut wrong = Vec::new();
-    for (index, row @ (table, key)) in rows.iter().enumerate() {
-        let before_it = of_table.entry(table).or_default();
-        *before_it += 1;
-        if *before_it > SMALL_TABLE && !some.contains(&index) && !anew.contains(&index) {
-            continue;
-        }
+    for (row @ (table, key), is_drawn) in &rows {
         world.translator.fail_at(table, key);
         let changes = world.settle();
         if changes.faults.is_empty() {
@@ -310,9 +316,7 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             world.translator.fail_no_more(table, key);
             continue;
         }
-        if tried.insert(*table) {
-            anew.insert(index);
-        }
+        let is_first = tried.insert(*table);
         assert!(changes.faults.len() == 1, "{table}({key}) is told once: {:?}", changes.faults);
         // Where nothing else is sent nothing else is served.
         let is_sent = !changes.resources.is_empty();
@@ -337,7 +341,7 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
         // Nobody who asks for words is failed.
         let _ = world.translator.problems();
 
-        if anew.contains(&index) {
+        if is_first || *is_drawn {
             let scratch = World::new(Some(row));
             // A status that nobody can compute is left as it was told, and a new replica has told none.
             let (known, anew) = (world.translator.statuses(), scratch.translator.statuses());
