@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use envoy::{json as envoy_json, listener, testing::samples};
 use ir::settings::Edge;
@@ -16,14 +18,43 @@ use portcullis_tests::{
 };
 use serde_json::{Value, json};
 
-const ROUNDS: usize = 15;
-const REQUESTS: u32 = 4_000;
+const ROUNDS: usize = 150;
+const REQUESTS: u32 = 1_600;
 const CONNECTIONS: u32 = 8;
 /// How many listeners memory is measured with.
 const LISTENERS: u16 = 100;
 
+/// Has the filters that proxies are sent by themselves read what they are while nobody needs them from files below `folder`.
+fn send_by_files(filters: &mut [Value], folder: &Path) -> Result<()> {
+    let any = json!([{"any": true}]);
+    let nobody = json!({"action": "DENY", "policies": {"all": {"permissions": any, "principals": any}}});
+    for filter in filters {
+        let name = filter["name"].clone();
+        let Some(discovery) = filter.get_mut("configDiscovery") else { continue };
+        let urls: Vec<_> =
+            discovery["typeUrls"].as_array().context("no types")?.iter().filter_map(Value::as_str).collect();
+        let is = |message: &str| urls.iter().find(|url| url.ends_with(message));
+        let config = if let Some(url) = is(".RBAC") {
+            json!({"@type": url, "rules": nobody})
+        } else if let Some(url) = is(".LocalRateLimit") {
+            json!({"@type": url, "statPrefix": "idle"})
+        } else {
+            json!({"@type": urls.first().context("no type")?})
+        };
+        let resource = json!({
+            "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+            "name": name,
+            "typedConfig": config,
+        });
+        let path = folder.join(format!("{}.json", name.as_str().context("no name")?));
+        std::fs::write(&path, json!({"versionInfo": "1", "resources": [resource]}).to_string())?;
+        discovery["configSource"] = json!({"pathConfigSource": {"path": path}, "resourceApiVersion": "V3"});
+    }
+    Ok(())
+}
+
 /// The configuration of an Envoy with so many listeners, from this port on.
-fn bootstrap(port: u16, listeners: u16, filters: bool) -> Result<Value> {
+fn bootstrap(port: u16, listeners: u16, filters: bool, folder: &Path) -> Result<Value> {
     let sample = &samples::listeners(&[])[0];
     let built = listener::listener(sample, &Edge { access_log: false, ..Edge::default() });
     let mut built = envoy_json::value("envoy.config.listener.v3.Listener", &built.body.to_bytes())?;
@@ -31,9 +62,11 @@ fn bootstrap(port: u16, listeners: u16, filters: bool) -> Result<Value> {
     manager.as_object_mut().context("no message")?.remove("rds");
     let answer = json!({"match": {"prefix": "/"}, "directResponse": {"status": 200, "body": {"inlineString": "ok"}}});
     manager["routeConfig"] = json!({"virtualHosts": [{"name": "all", "domains": ["*"], "routes": [answer]}]});
+    let chain = manager["httpFilters"].as_array_mut().context("no filters")?;
     if !filters {
-        manager["httpFilters"].as_array_mut().context("no filters")?.retain(|filter| filter["disabled"] != json!(true));
+        chain.retain(|filter| filter["disabled"] != json!(true));
     }
+    send_by_files(chain, folder)?;
     let all = (0..listeners).map(|number| {
         let mut listener = built.clone();
         listener["name"] = json!(format!("listener/{number}"));
@@ -41,7 +74,8 @@ fn bootstrap(port: u16, listeners: u16, filters: bool) -> Result<Value> {
         listener["address"]["socketAddress"]["portValue"] = json!(if number == 0 { port } else { 0 });
         listener
     });
-    Ok(json!({"staticResources": {"listeners": all.collect::<Vec<_>>()}}))
+    let node = json!({"id": "bench", "cluster": "bench"});
+    Ok(json!({"node": node, "staticResources": {"listeners": all.collect::<Vec<_>>()}}))
 }
 
 /// Microseconds on the processor so far.
@@ -90,8 +124,9 @@ fn row(name: &str, mut values: Vec<f64>) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let ports = [ports::free_port()?, ports::free_port()?];
-    let with = Envoy::start(&bootstrap(ports[0], 1, true)?).await?;
-    let without = Envoy::start(&bootstrap(ports[1], 1, false)?).await?;
+    let folder = tempfile::tempdir()?;
+    let with = Envoy::start(&bootstrap(ports[0], 1, true, folder.path())?).await?;
+    let without = Envoy::start(&bootstrap(ports[1], 1, false, folder.path())?).await?;
     let sides = [(&with, Target::local(ports[0])), (&without, Target::local(ports[1]))];
     let (mut times, mut differences) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..=ROUNDS {
@@ -115,7 +150,7 @@ async fn main() -> Result<()> {
     let mut memory = Vec::new();
     for filters in [true, false] {
         for listeners in [1, 1 + LISTENERS] {
-            let envoy = Envoy::start(&bootstrap(ports::free_port()?, listeners, filters)?).await?;
+            let envoy = Envoy::start(&bootstrap(ports::free_port()?, listeners, filters, folder.path())?).await?;
             memory.push(allocated(&envoy).await?);
         }
     }
