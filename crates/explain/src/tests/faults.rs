@@ -31,7 +31,7 @@ fn requests_and_routes_are_told_of_whatever_row_panics() {
         }
         scene.0.fail_no_more(table, &key);
         scene.0.settle();
-        // That rows heal is seen of all of them where they are computed.
+        // That rows heal is seen where they are computed.
         assert!(!is_first || all(&scene) == before, "{table}({key}) heals");
     }
     assert!(tried.len() > 30, "{tried:?}");
