@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use envoy::{json as envoy_json, listener, testing::samples};
+use envoy::{extensions, json as envoy_json, listener, testing::samples};
 use ir::settings::Edge;
 use portcullis_tests::{
     client::{Connection, Request, Target},
@@ -23,30 +23,17 @@ const REQUESTS: u32 = 1_600;
 const CONNECTIONS: u32 = 8;
 /// How many listeners memory is measured with.
 const LISTENERS: u16 = 100;
+const EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// Has the filters that proxies are sent by themselves read what they are while nobody needs them from files below `folder`.
 fn send_by_files(filters: &mut [Value], folder: &Path) -> Result<()> {
-    let any = json!([{"any": true}]);
-    let nobody = json!({"action": "DENY", "policies": {"all": {"permissions": any, "principals": any}}});
     for filter in filters {
-        let name = filter["name"].clone();
+        let name = filter["name"].as_str().context("no name")?.to_owned();
         let Some(discovery) = filter.get_mut("configDiscovery") else { continue };
-        let urls: Vec<_> =
-            discovery["typeUrls"].as_array().context("no types")?.iter().filter_map(Value::as_str).collect();
-        let is = |message: &str| urls.iter().find(|url| url.ends_with(message));
-        let config = if let Some(url) = is(".RBAC") {
-            json!({"@type": url, "rules": nobody})
-        } else if let Some(url) = is(".LocalRateLimit") {
-            json!({"@type": url, "statPrefix": "idle"})
-        } else {
-            json!({"@type": urls.first().context("no type")?})
-        };
-        let resource = json!({
-            "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
-            "name": name,
-            "typedConfig": config,
-        });
-        let path = folder.join(format!("{}.json", name.as_str().context("no name")?));
+        let said = extensions::extension(&name, [], |_| None, 128 * 1024).body.to_bytes();
+        let mut resource = envoy_json::value(EXTENSION, &said)?;
+        resource["@type"] = json!(format!("type.googleapis.com/{EXTENSION}"));
+        let path = folder.join(format!("{name}.json"));
         std::fs::write(&path, json!({"versionInfo": "1", "resources": [resource]}).to_string())?;
         discovery["configSource"] = json!({"pathConfigSource": {"path": path}, "resourceApiVersion": "V3"});
     }
