@@ -407,10 +407,15 @@ impl Stream {
                 state.alone.remove(name);
                 self.kept.remove(&(kind, name.clone()));
             }
-            // Others may have been rejected for nothing but the company.
+            // Others may have been rejected for nothing but the company. This may be an old response: of what was sent after that
+            // the answer is still to come.
             let others = state.rejected.iter().filter(|(_, (_, response))| responses.contains(response));
-            let others = others.filter(|(name, _)| !state.alone.contains(*name));
-            state.forced.extend(others.map(|(name, _)| name.clone()));
+            let others = others.filter(|(name, (_, response))| {
+                let is_due = state.alone.contains(*name) || state.is_on_its_way(name, *response);
+                !is_due && state.sent.contains_key(*name)
+            });
+            let others: Vec<_> = others.map(|(name, _)| name.clone()).collect();
+            state.forced.extend(others);
         }
         if kind == ResourceType::RouteConfiguration {
             for name in &flight.removed {

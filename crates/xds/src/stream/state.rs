@@ -114,18 +114,22 @@ impl TypeState {
     /// Whether the client rejected what it was sent last of a name, and nothing else of it is on its way.
     pub(super) fn has_rejected_last(&self, name: &str) -> bool {
         let sent = self.sent.get(name).map(Resource::content_version);
-        sent.is_some() && self.rejected.get(name).map(|(version, _)| *version) == sent && !self.is_on_its_way(name)
+        self.rejected
+            .get(name)
+            .is_some_and(|(version, nonce)| sent == Some(*version) && !self.is_on_its_way(name, *nonce))
     }
 
-    /// Whether a response with a version of this name was not answered yet.
-    pub(super) fn is_on_its_way(&self, name: &str) -> bool {
-        self.in_flight.iter().flat_map(|flight| &flight.versions).any(|(of, _)| **of == *name)
+    /// Whether a version of this name was sent after the response with this nonce, and not answered yet. A client may never
+    /// answer what was sent before.
+    pub(super) fn is_on_its_way(&self, name: &str, after: u64) -> bool {
+        let later = self.in_flight.iter().filter(|flight| flight.nonce > after);
+        later.flat_map(|flight| &flight.versions).any(|(of, _)| **of == *name)
     }
 
     /// Whether it is open what the client says of a name by itself that it rejected together with others.
     pub(super) fn is_alone_due(&self, name: &str) -> bool {
-        self.alone.contains(name)
-            || self.rejected.contains_key(name) && (self.forced.contains(name) || self.is_on_its_way(name))
+        let is_due = |nonce| self.forced.contains(name) || self.is_on_its_way(name, nonce);
+        self.alone.contains(name) || self.rejected.get(name).is_some_and(|(_, nonce)| is_due(*nonce))
     }
 
     /// Whether a response is on its way that a gate which closed at `since` waits for: one that is not overdue, or

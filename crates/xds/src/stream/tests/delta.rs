@@ -201,6 +201,42 @@ fn what_was_rejected_for_its_company_is_sent_again_without_it() {
 }
 
 #[test]
+fn a_late_answer_does_not_have_what_was_rejected_meanwhile_sent_again() {
+    let mut client = settled(Protocol::Delta, "CDS a@1 b@1", "", "");
+    client.shall_have("CDS a@2 b@2");
+    client.is_sent(&["CDS a@2 b@2"]);
+    client.nack("CDS");
+    client.shall_have("CDS a@2 b@3");
+    client.is_sent(&["CDS b@3"]);
+    // An Envoy withholds the answer to a cluster that does not warm.
+    client.wait(GATE);
+    client.shall_have("CDS a@3 b@3");
+    client.is_sent(&["CDS a@3"]);
+    // Once `b@3` is taken, `a@2` would come again without it; but `a@3` has come already.
+    client.ack("CDS");
+    client.nack("CDS");
+    client.is_sent(&[]);
+}
+
+#[test]
+fn what_a_client_drops_without_an_answer_keeps_nothing_from_being_sent_again() {
+    let mut client = Script::new(Protocol::Delta, "CDS a@1 b@1; EDS a@1 b@1");
+    client.ask("CDS");
+    client.is_sent(&["CDS a@1 b@1", "EDS a@1 b@1"]);
+    client.ack("CDS");
+    // It has not asked for endpoints yet, so it does not answer these.
+    client.unanswered.clear();
+    client.ask("EDS +a +b");
+    client.accepts("EDS a@1 b@1");
+    client.shall_have("CDS a@1 b@1; EDS a@2 b@2");
+    client.is_sent(&["EDS a@2 b@2"]);
+    client.nack("EDS");
+    client.shall_have("CDS a@1 b@1; EDS a@2 b@3");
+    client.accepts("EDS b@3");
+    client.accepts("EDS a@2");
+}
+
+#[test]
 fn subscriptions_count_whatever_the_nonce_is() {
     let mut client = Script::new(Protocol::Delta, "EDS a@1 b@1");
     client.ask("EDS +a");
