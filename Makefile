@@ -48,14 +48,13 @@ envoy: ## Install Envoy, and link it into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
 
 kubernetes: ## Build the API server of the tests, and helm, and link them into .tools/, which takes some minutes once.
-	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver
-	@.ci/go-program .tools/kubernetes helm helm go build -buildvcs=false -ldflags "-s -w" helm.sh/helm/v3/cmd/helm
+	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver helm
 
 ratelimit: ## Build Envoy's rate limit service, install its Redis, and link them into .tools/.
 	@.ci/install-ratelimit $(REDIS_VERSION) .tools/ratelimit
 
 oidc: ## Build the OpenID provider of the tests, and link it into .tools/.
-	@.ci/go-program .tools/oidc oidc op go build -buildvcs=false -ldflags "-s -w" github.com/zitadel/oidc/v3/example/server
+	@.ci/go-program .tools/oidc oidc op go build github.com/zitadel/oidc/v3/example/server
 
 fmt: ## Format the code.
 	cargo fmt --all

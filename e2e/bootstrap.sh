@@ -29,14 +29,14 @@ debian() {
 go_program() { .ci/go-program .tools/kubernetes "$@"; }
 
 small_programs() {
-    go_program labctl labctl go build -buildvcs=false .
-    go_program pause pause go build -buildvcs=false -ldflags "-s -w" .
+    go_program labctl labctl go build .
+    go_program pause pause go build .
 }
 
 suite() {
     go_program suite conformance.test go test -c .
-    go_program suite verdict go build -buildvcs=false ./verdict
-    go_program suite echo-basic go build -buildvcs=false -ldflags "-s -w" sigs.k8s.io/gateway-api/conformance/echo-basic
+    go_program suite verdict go build ./verdict
+    go_program suite echo-basic go build sigs.k8s.io/gateway-api/conformance/echo-basic
 }
 
 crds() {
@@ -56,7 +56,7 @@ step "Kubernetes" .ci/install-kubernetes .tools/kubernetes \
     etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
 step "conformance suite, echo-basic" suite
 step "CRDs" crds
-step "coredns" go_program coredns coredns go build -buildvcs=false -ldflags "-s -w" .
+step "coredns" go_program coredns coredns go build .
 step "API server of the tests, helm" make --silent kubernetes
 step "Envoy" make --silent envoy
 step "images" build_images "$out"

@@ -88,7 +88,7 @@ fn the_versions_that_are_said_to_be_tested_are_those_that_the_tests_run_with() -
         ("Gateway API", after("e2e/suite/go.mod", "sigs.k8s.io/gateway-api v")?),
         ("Envoy", after("Makefile", "ENVOY_VERSION := ")?),
         ("Envoy", after("charts/portcullis/values.yaml", "tag: distroless-v")?),
-        ("Helm", minor(after("e2e/helm/go.mod", "helm.sh/helm/v3 v")?)),
+        ("Helm", minor(after("e2e/tools/go.mod", "helm.sh/helm/v3 v")?)),
         ("to build and test", minor(after("Cargo.toml", "rust-version = \"")?)),
         ("to build and test", minor(after("e2e/tools/go.mod", "\ngo ")?)),
     ] {
