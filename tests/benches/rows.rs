@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use envoy::{ResourceKind, extensions, json as envoy_json};
+use envoy::{ResourceKind, extensions, json as envoy_json, testing::inline_extensions};
 use envoy_types::pb::{
     envoy::{config::route::v3::RouteConfiguration, service::discovery::v3::DiscoveryResponse},
     google::protobuf::Any,
@@ -106,16 +106,10 @@ fn bootstrap(translator: &Translator, file: &Path, port: u16) -> Result<Value> {
     listener["address"]["socketAddress"]["portValue"] = json!(port);
     let manager = listener.pointer_mut("/filterChains/0/filters/0/typedConfig").context("no connection manager")?;
     manager["rds"]["configSource"] = json!({"pathConfigSource": {"path": file}});
-    // What comes apart from listeners stands in this one.
-    for filter in manager["httpFilters"].as_array_mut().context("no filters")? {
-        let filter = filter.as_object_mut().context("no filter")?;
-        if filter.remove("configDiscovery").is_some() {
-            let name = filter["name"].as_str().context("no name")?;
-            let said = extensions::extension(name, [], |_| None, 128 * 1024).body.to_bytes();
-            let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
-            filter.insert("typedConfig".into(), said["typedConfig"].take());
-        }
-    }
+    inline_extensions(manager, |name| {
+        let extension = extensions::extension(name, [], |_| None, 128 * 1024).body.to_bytes();
+        envoy_json::value(ResourceKind::ExtensionConfig.message_name(), &extension).unwrap()
+    });
     let node = json!({"id": "bench", "cluster": "bench"});
     Ok(json!({"node": node, "staticResources": {"listeners": [listener]}}))
 }

@@ -15,6 +15,7 @@
 mod logins;
 
 use std::{
+    net::Ipv4Addr,
     sync::{Arc, LazyLock},
     time::Instant,
 };
@@ -27,7 +28,13 @@ use api::{
     shared::BackendRef,
     traffic_policy::TrafficPolicySpec,
 };
-use envoy::{bytes::Fields, extensions, json as envoy_json, listener, testing::samples};
+use envoy::{
+    ResourceKind,
+    bootstrap::{self, AdminAddress, XdsAddress},
+    bytes::Fields,
+    extensions, json as envoy_json, listener,
+    testing::{inline_extensions, samples},
+};
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{
     NsName, Problem, Reason, Severity,
@@ -256,24 +263,25 @@ fn bootstrap(port: u16, policy: &Value, action: &Value, echo: &Echo) -> Result<V
         let extension = units::ExtensionReader::extension(&Providers, &reference).ok()?;
         extension.provider.token_judges().cloned()
     };
-    // What comes apart from listeners stands in this one.
-    for filter in manager["httpFilters"].as_array_mut().context("no filters")? {
-        let filter = filter.as_object_mut().context("no filter")?;
-        if filter.remove("configDiscovery").is_some() {
-            let name = filter["name"].as_str().context("no name")?;
-            let entries = slots
-                .iter()
-                .filter_map(|slot| slot.entry.as_deref())
-                .filter(|entry| extensions::holder(entry) == Some(name));
-            let said = extensions::extension(name, entries, judges, MOST_BODY).body.to_bytes();
-            let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
-            filter.insert("typedConfig".into(), said["typedConfig"].take());
-        }
-    }
+    inline_extensions(manager, |name| {
+        let entries = slots.iter().filter_map(|slot| slot.entry.as_deref());
+        let entries = entries.filter(|entry| extensions::holder(entry) == Some(name));
+        let extension = extensions::extension(name, entries, judges, MOST_BODY).body.to_bytes();
+        envoy_json::value(ResourceKind::ExtensionConfig.message_name(), &extension).unwrap()
+    });
     let host = json!({"name": "all", "domains": ["*"], "routes": routes.collect::<Vec<_>>()});
     manager["routeConfig"] = json!({"virtualHosts": [host]});
     built["address"]["socketAddress"]["portValue"] = json!(port);
-    Ok(json!({"staticResources": {"listeners": [built], "clusters": [cluster(echo)]}}))
+    let resources = json!({"listeners": [built], "clusters": [cluster(echo)]});
+    Ok(json!({"staticResources": resources, "layeredRuntime": runtime()?}))
+}
+
+/// What every Envoy of ours runs with.
+fn runtime() -> Result<Value> {
+    let xds = XdsAddress::Tcp { host: "127.0.0.1".into(), port: 18_000 };
+    let admin = AdminAddress::Tcp { address: Ipv4Addr::LOCALHOST.into(), port: 0 };
+    let ours = bootstrap::bootstrap(&NsName::new("infra", "edge"), "bench", &xds, &admin, &Edge::default());
+    Ok(bootstrap::bootstrap_json(&ours)?["layeredRuntime"].take())
 }
 
 /// Microseconds on the processor so far: of the main thread, and of all.
@@ -392,7 +400,7 @@ async fn print_bodies(echo: &Echo, count: u32) -> Result<()> {
 async fn main() -> Result<()> {
     let said = std::env::args().skip(1).find(|argument| argument != "--bench");
     let count = said.map_or(Ok(REQUESTS), |count| count.parse())?;
-    let echo = Echo::start("provider", (std::net::Ipv4Addr::LOCALHOST, 0).into()).await?;
+    let echo = Echo::start("provider", (Ipv4Addr::LOCALHOST, 0).into()).await?;
     print_units(&echo, count).await?;
     logins::print_logins(&echo, count).await?;
     print_bodies(&echo, count.div_ceil(10)).await

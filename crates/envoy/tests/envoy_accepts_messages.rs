@@ -12,7 +12,7 @@ use envoy::{
     json as envoy_json, listener,
     route::{GuardedMatch, RouteAt, route},
     secret,
-    testing::samples,
+    testing::{inline_extensions, samples},
 };
 use envoy_types::pb::envoy::{
     config::core::v3::{DataSource, data_source::Specifier},
@@ -65,16 +65,9 @@ fn resource(kind: ResourceKind, body: &[u8]) -> Value {
 fn with_routes(mut listener: Value, routes: &Value) -> Value {
     for chain in listener["filterChains"].as_array_mut().expect("chains") {
         let Some(manager) = chain.pointer_mut("/filters/0/typedConfig") else { continue };
-        let manager = manager.as_object_mut().expect("a connection manager");
-        if manager.remove("rds").is_some() {
-            manager.insert("routeConfig".into(), routes.clone());
-        }
-        for filter in manager.get_mut("httpFilters").and_then(Value::as_array_mut).into_iter().flatten() {
-            let filter = filter.as_object_mut().expect("a filter");
-            if filter.remove("configDiscovery").is_some() {
-                let extension = sample_extension(filter["name"].as_str().expect("a name"));
-                filter.insert("typedConfig".into(), extension["typedConfig"].clone());
-            }
+        if manager.as_object_mut().expect("a connection manager").remove("rds").is_some() {
+            manager["routeConfig"] = routes.clone();
+            inline_extensions(manager, sample_extension);
         }
         let context = &mut chain["transportSocket"]["typedConfig"]["commonTlsContext"];
         for secret in context["tlsCertificateSdsSecretConfigs"].as_array_mut().into_iter().flatten() {

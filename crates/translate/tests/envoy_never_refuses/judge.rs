@@ -13,6 +13,7 @@ use envoy::{
     bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
     json as envoy_json,
     route::BROKEN_CLUSTER,
+    testing::inline_extensions,
 };
 use ir::{NsName, settings::Edge};
 use serde_json::{Value, json};
@@ -125,7 +126,7 @@ impl Resources {
             let config = &mut chain["filters"][0]["typedConfig"];
             match config.get_mut("cluster") {
                 Some(cluster) => self.reference(cluster),
-                None => self.manager(config.as_object_mut().expect("a connection manager")),
+                None => self.manager(config),
             }
             if let Some(socket) = chain.get_mut("transportSocket") {
                 self.own_secrets(socket);
@@ -135,18 +136,11 @@ impl Resources {
     }
 
     /// With its routes and extensions inside.
-    fn manager(&self, manager: &mut serde_json::Map<String, Value>) {
-        let rds = manager.remove("rds").expect("routes come over RDS");
+    fn manager(&self, manager: &mut Value) {
+        let rds = manager.as_object_mut().and_then(|manager| manager.remove("rds")).expect("routes come over RDS");
         let routes = self.get(ResourceKind::RouteConfiguration, rds["routeConfigName"].as_str().expect("a name"));
-        manager.insert("routeConfig".into(), self.routes(routes));
-        for filter in list(manager.get_mut("httpFilters").expect("filters")) {
-            let Some(filter) = filter.as_object_mut().filter(|filter| filter.contains_key("configDiscovery")) else {
-                continue;
-            };
-            filter.remove("configDiscovery");
-            let extension = self.get(ResourceKind::ExtensionConfig, filter["name"].as_str().expect("a name"));
-            filter.insert("typedConfig".into(), extension["typedConfig"].clone());
-        }
+        manager["routeConfig"] = self.routes(routes);
+        inline_extensions(manager, |name| self.get(ResourceKind::ExtensionConfig, name));
     }
 
     fn routes(&self, mut config: Value) -> Value {
