@@ -92,14 +92,16 @@ impl<G: Group> Data<G> {
 
 /// Operations by their groups, and there by sort key. The later of two of one emitter on one key counts, so they stay in order.
 fn in_order<G: Group>(ops: Vec<Op<G>>) -> impl Iterator<Item = Op<G>> {
-    // Most groups get a single one in a batch, so that sort keys, which are text, are seldom compared.
-    let mut order: Vec<(Row, usize)> = ops.iter().enumerate().map(|(at, op)| (op.row, at)).collect();
+    // Most groups get a single one in a batch, so that sort keys, which are text, are seldom compared. Row and place are one
+    // number, which is compared at once.
+    let place = |ordered: u64| (ordered & 0xffff_ffff) as u32 as usize;
+    let mut order: Vec<_> = ops.iter().zip(0_u64..).map(|(op, at)| u64::from(op.row) << 32 | at).collect();
     order.sort_unstable();
-    for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
-        sort_by(same, |a, b| ops[a.1].sort.cmp(&ops[b.1].sort));
+    for same in order.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+        sort_by(same, |a, b| ops[place(*a)].sort.cmp(&ops[place(*b)].sort));
     }
     let mut ops: Vec<_> = ops.into_iter().map(Some).collect();
-    order.into_iter().filter_map(move |(_, at)| ops[at].take())
+    order.into_iter().filter_map(move |ordered| ops[place(ordered)].take())
 }
 
 /// All groups of one type.
