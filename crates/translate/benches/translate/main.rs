@@ -22,6 +22,7 @@ mod streams;
 mod tree;
 mod world;
 
+use policies::Owners;
 use tree::{Scene, Tree};
 use world::World;
 
@@ -54,12 +55,16 @@ fn main() {
         }
         // Within the bounds that there are.
         ["cold", "policies", leaves] => {
-            let objects = policies::tree(parse(leaves), false);
-            cold("leaves of a tree with policies", parse(leaves), Tree::settings(), objects);
+            let objects = policies::tree(parse(leaves), Owners::Above);
+            cold("leaves of a tree, whose policies they inherit", parse(leaves), Tree::settings(), objects);
         }
         ["cold", "own policies", leaves] => {
-            let objects = policies::tree(parse(leaves), true);
-            cold("leaves of the same, each with its own too", parse(leaves), Tree::settings(), objects);
+            let objects = policies::tree(parse(leaves), Owners::Leaves);
+            cold("leaves of a tree, each with its own policy", parse(leaves), Tree::settings(), objects);
+        }
+        ["cold", "all policies", leaves] => {
+            let objects = policies::tree(parse(leaves), Owners::All);
+            cold("leaves of a tree, with its own and inherited ones", parse(leaves), Tree::settings(), objects);
         }
         ["cold", "wildcards"] => cold("routes that delegate to *", 12, World::settings(), tree::wildcards()),
         ["cold", "sets", sets, protocol] => {
@@ -75,7 +80,7 @@ fn main() {
         ["trees"] => tree_times(),
         ["policies"] => {
             changes(policies::STEPS.iter());
-            for what in ["tree", "policies", "own policies"] {
+            for what in ["tree", "policies", "own policies", "all policies"] {
                 cold_apart(&["cold", what, "10000"]);
             }
             for step in &policies::STEPS {
@@ -214,7 +219,7 @@ fn tree_times() {
     for leaves in ["1000", "10000", "100000"] {
         cold_apart(&["cold", "tree", leaves]);
     }
-    for what in ["policies", "own policies"] {
+    for what in ["policies", "own policies", "all policies"] {
         cold_apart(&["cold", what, "10000"]);
     }
     cold_apart(&["cold", "wildcards"]);

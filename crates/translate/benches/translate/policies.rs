@@ -205,14 +205,27 @@ fn on(namespace: &str, kind: &str, target: &str, name: &str, said: &Value) -> Ob
     }))
 }
 
-/// A tree whose routes above the leaves have policies with five fields each; with `leaves_too` the leaves have such too.
-pub(crate) fn tree(leaves: usize, leaves_too: bool) -> Vec<Object> {
+/// Which routes of a tree have policies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// Those above the leaves, so that each leaf inherits what four levels say.
+    Above,
+    /// The leaves.
+    Leaves,
+    /// All.
+    All,
+}
+
+/// A tree of which these routes have policies with five fields each.
+pub(crate) fn tree(leaves: usize, of: Owners) -> Vec<Object> {
     let objects = Tree::new(leaves).objects();
     let is_leaf = |route: &api::http_route::HttpRoute| {
         route.spec.rules[0].backend_refs[0].backend_ref.name.starts_with("service-")
     };
     let owners = objects.iter().filter_map(|object| match object {
-        Object::HttpRoute(route) if leaves_too || !is_leaf(route) => Some(route.metadata.name.to_string()),
+        Object::HttpRoute(route) if of == Owners::All || is_leaf(route) == (of == Owners::Leaves) => {
+            Some(route.metadata.name.to_string())
+        }
         _ => None,
     });
     let policies = owners.enumerate().map(|(at, name)| {
