@@ -41,7 +41,7 @@ impl Derived for PolicyRow {
                 let said = sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec));
                 Ok(vec![ParsedUnit {
                     field: UrlRewrite::FIELD,
-                    unit: said.map(|said| AnyUnit::UrlRewrite(said).into()),
+                    unit: said.map(|said| AnyUnit::UrlRewrite(said.into()).into()).map_err(Box::new),
                 }])
             },
         )
@@ -70,20 +70,22 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Parse
     let mut units = units::read(&policy.spec, &written, &others)?;
     for said in &mut units {
         if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {
-            said.unit = Err(problem);
+            said.unit = Err(problem.into());
         }
     }
     for problem in refused.into_iter().rev() {
         let Some(field) = ParsedUnit::unit_at(&problem.field) else { continue };
         units.retain(|said| said.field != field);
-        units.push(ParsedUnit { field, unit: Err(problem) });
+        units.push(ParsedUnit { field, unit: Err(problem.into()) });
     }
     Ok(units)
 }
 
 /// Refuses a unit with expressions that take too long.
 fn affordable(scope: &Emitter<'_>, unit: &SharedUnit) -> Result<(), Problem> {
-    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = &**unit {
+    if let AnyUnit::UrlRewrite(rewrite) = &**unit
+        && let PathModifier::Regex { pattern, .. } = &rewrite.path
+    {
         replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
     }
     let patterns: Vec<_> = unit.slots().iter().flat_map(|slot| slot.patterns.iter().cloned()).collect();

@@ -213,7 +213,7 @@ pub struct ParsedUnit {
     /// The unit's field.
     pub field: &'static str,
     /// The unit, or why it cannot be served.
-    pub unit: Result<SharedUnit, Problem>,
+    pub unit: Result<SharedUnit, Box<Problem>>,
 }
 
 impl ParsedUnit {
@@ -255,10 +255,11 @@ impl Refused {
 
 macro_rules! units {
     ($($(#[doc = $doc:literal])+ $unit:ident: $module:ident;)+) => {
-        /// Any unit. They count, and are told, in this order.
+        /// Any unit. They count, and are told, in this order. Each is behind a pointer: a few are large, and there are many of
+        /// the small ones.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum AnyUnit {
-            $($(#[doc = $doc])+ $unit($module::$unit),)+
+            $($(#[doc = $doc])+ $unit(Box<$module::$unit>),)+
         }
 
         impl AnyUnit {
@@ -328,7 +329,7 @@ macro_rules! units {
             /// of what a route does.
             pub fn slots(&self) -> Vec<Slot> {
                 match self {
-                    $(Self::$unit(unit) => all_slots(unit),)+
+                    $(Self::$unit(unit) => all_slots(&**unit),)+
                 }
             }
 
@@ -377,7 +378,7 @@ macro_rules! units {
             /// As [`Unit::over`].
             pub fn over(&self, other: &Self) -> Option<Self> {
                 match (self, other) {
-                    $((Self::$unit(unit), Self::$unit(other)) => unit.over(other).map(Self::$unit),)+
+                    $((Self::$unit(unit), Self::$unit(other)) => unit.over(other).map(|unit| Self::$unit(unit.into())),)+
                     _ => None,
                 }
             }
@@ -412,7 +413,9 @@ macro_rules! units {
                 others: &Others<'_>,
             ) -> Result<Option<Self>, Problem> {
                 match field {
-                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy, others).map(Self::$unit).map(Some),)+
+                    $(<$module::$unit as Unit>::FIELD => {
+                        read_one(written, policy, others).map(|unit| Some(Self::$unit(Box::new(unit))))
+                    })+
                     _ => Ok(None),
                 }
             }
@@ -510,7 +513,7 @@ pub fn read(policy: &TrafficPolicySpec, written: &Value, others: &Others<'_>) ->
     let said = written.into_iter().filter_map(|(place, _, written)| {
         let field = AnyUnit::FIELDS[place?];
         let unit = AnyUnit::read(field, written, policy, others).transpose()?;
-        Some(ParsedUnit { field, unit: unit.map(SharedUnit::from) })
+        Some(ParsedUnit { field, unit: unit.map(SharedUnit::from).map_err(Box::new) })
     });
     Ok(said.collect())
 }

@@ -62,7 +62,9 @@ fn units(spec: Value) -> Vec<AnyUnit> {
 /// Where a policy is refused, and why.
 fn refused(spec: Value) -> (String, String) {
     let said = read_all(spec, &secrets::samples());
-    let refused = said.map(|said| said.into_iter().find_map(|said| said.unit.err()).expect("a unit that is refused"));
+    let refused = said.map(|said| {
+        said.into_iter().find_map(|said| said.unit.err()).map(|refused| *refused).expect("a unit that is refused")
+    });
     let Problem { field, message, .. } = refused.unwrap_or_else(|problem| problem);
     (field, message)
 }

@@ -187,7 +187,7 @@ impl Level {
             };
             match joined {
                 Some(unit) => {
-                    first.parsed.unit = unit.excess().map_or_else(|| Ok(unit.into()), Err);
+                    first.parsed.unit = unit.excess().map_or_else(|| Ok(unit.into()), |excess| Err(excess.into()));
                     first.with.push(supplied.policy);
                 }
                 None => self.units.push(supplied),

@@ -102,7 +102,7 @@ fn said_of<'a>(
         && known.iter().zip(saying).all(is_same)
         && let Some(Says { place, supplied }) = saying.iter().find(|says| says.place == folded.place)
     {
-        let unit = supplied.parsed.unit.clone().map_err(|problem| broken(supplied, *place, problem));
+        let unit = supplied.parsed.unit.clone().map_err(|problem| broken(supplied, *place, *problem));
         let folded = Folded { field: supplied.parsed.field, place: *place, unit, verdict: folded.verdict.clone() };
         return Some(Said { says, folded });
     }
@@ -201,7 +201,7 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<(&'static str, 
     let lost = |other: &Supplied| Some(to(&first.policy, first.goes_before(other)));
     let folded = Fold {
         place,
-        unit: first.parsed.unit.clone().map_err(|problem| broken(first, place, problem)),
+        unit: first.parsed.unit.clone().map_err(|problem| broken(first, place, *problem)),
         from: std::iter::once(&first.policy).chain(&first.with).collect(),
         overridden: saying.map(|other| (&other.policy, lost(other))).collect(),
         words: Vec::new(),

@@ -11,7 +11,7 @@ use ir::{
     route::Handling,
     settings::Replacement,
 };
-use units::{AnyUnit, UrlRewrite};
+use units::AnyUnit;
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten, unwritten::replacing};
 use crate::{
@@ -62,7 +62,8 @@ impl Policies {
         for (outcome, unit) in units {
             if unit.apply(handling.to_mut()) {
                 self.units.push(outcome.clone());
-                if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = &**unit
+                if let AnyUnit::UrlRewrite(rewrite) = &**unit
+                    && let PathModifier::Prefixes(entries) = &rewrite.path
                     && let Some(policy) = outcome.policies().next()
                 {
                     replaced = Some((policy, entries));

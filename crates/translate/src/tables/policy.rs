@@ -112,7 +112,7 @@ pub(crate) struct Policy {
 impl Policy {
     /// What is wrong with it.
     pub(crate) fn faults(&self) -> impl Iterator<Item = &Problem> {
-        let of_units = self.units.iter().flatten().filter_map(|said| said.unit.as_ref().err());
+        let of_units = self.units.iter().flatten().filter_map(|said| said.unit.as_ref().err().map(AsRef::as_ref));
         self.units.as_ref().err().into_iter().chain(of_units)
     }
 }

@@ -64,7 +64,7 @@ fn secret(name: &str, data: Value) -> Secret {
 /// The first unit of a spec, or why it is broken.
 fn read_with(spec: Value, store: &Store) -> Result<AnyUnit, Problem> {
     let said = read_all(spec, store).expect("units").remove(0);
-    said.unit.map(|unit| AnyUnit::clone(&unit))
+    said.unit.map(|unit| AnyUnit::clone(&unit)).map_err(|refused| *refused)
 }
 
 /// The unit of a spec, with a Secret that has this.
