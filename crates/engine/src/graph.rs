@@ -26,12 +26,15 @@ const TROUBLED: u8 = 16;
 /// An input row that was written since the last settling.
 const WRITTEN: u8 = 32;
 
-/// What a derived row produces besides its value. Few rows do, so it is kept apart.
+type Demands = SmallVec<[NodeId; 4]>;
+
+/// What a derived row produces besides its value. Few rows do, so it is kept apart. As many stand in each list itself as take
+/// no more room than a pointer to them and their number.
 #[derive(Default)]
 struct Outputs {
-    demands: SmallVec<[NodeId; 2]>,
+    demands: Demands,
     /// Places of the groups that hold entries of this row.
-    groups: SmallVec<[Place; 4]>,
+    groups: SmallVec<[Place; 8]>,
 }
 
 struct Node {
@@ -503,7 +506,7 @@ impl Graph {
         }
         let mut old = self.node_mut(id).outputs.take().unwrap_or_default();
         if old.demands.as_slice() != demands {
-            let mut unique: SmallVec<[NodeId; 2]> = SmallVec::new();
+            let mut unique = Demands::new();
             let stamp = self.next_stamp();
             for target in demands {
                 if self.first_touch(*target, stamp) {

@@ -1,6 +1,9 @@
 //! The entries of a policy's status (Gateway API `PolicyStatus`).
 
-use std::{slice, sync::Arc};
+use std::{
+    slice,
+    sync::{Arc, LazyLock},
+};
 
 use api::{
     policy::LocalPolicyTargetReference,
@@ -70,9 +73,12 @@ pub(super) fn target_ref(namespace: &Arc<str>, target: &LocalPolicyTargetReferen
 
 /// A Gateway as an ancestor.
 pub(super) fn gateway_ref(gateway: &NsName) -> ParentReference {
+    // The status of nearly every policy has one.
+    static NAMES: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| [GATEWAY_API, "Gateway"].map(Arc::from));
+    let [group, kind] = NAMES.clone();
     ParentReference {
-        group: GATEWAY_API.into(),
-        kind: "Gateway".into(),
+        group,
+        kind,
         namespace: Some(gateway.namespace.clone()),
         name: gateway.name.clone(),
         ..ParentReference::default()
