@@ -24,7 +24,7 @@ use crate::{
     tables::{
         edition::Source,
         input::{EditionObjects, Gateways, Kept, ListenerSets, ObjectKey, RewritePolicies, TrafficPolicies},
-        policy::{Policy, PolicyRow, Sections},
+        policy::{InvalidPolicies, Policy, PolicyRow, Sections},
         route::RouteHead,
     },
     target::{self, Attachable, key_of},
@@ -111,15 +111,22 @@ fn row(
         let written = Attachable { edition, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
         Policy { rank: target::file(scope, id, &written), units: rewrite(policy).map(Into::into) }
     };
-    match (edition, id.kind) {
-        (Some(edition), _) => match &scope.get::<EditionObjects>(&(edition.clone(), id.clone()))?.0 {
-            Kept::TrafficPolicy(policy) => Some(of_traffic(policy)),
-            Kept::RewritePolicy(policy) => Some(of_rewrite(policy)),
-            _ => None,
-        },
-        (None, Kind::TrafficPolicy) => Some(of_traffic(&*scope.get::<TrafficPolicies>(&key)?)),
-        (None, _) => Some(of_rewrite(&*scope.get::<RewritePolicies>(&key)?)),
+    let live = match (edition, id.kind) {
+        (Some(edition), _) => {
+            return match &scope.get::<EditionObjects>(&(edition.clone(), id.clone()))?.0 {
+                Kept::TrafficPolicy(policy) => Some(of_traffic(policy)),
+                Kept::RewritePolicy(policy) => Some(of_rewrite(policy)),
+                _ => None,
+            };
+        }
+        (None, Kind::TrafficPolicy) => of_traffic(&*scope.get::<TrafficPolicies>(&key)?),
+        (None, _) => of_rewrite(&*scope.get::<RewritePolicies>(&key)?),
+    };
+    // The rules to which a sound RewritePolicy applies tell whether it is valid.
+    if id.kind == Kind::RewritePolicy || live.faults().next().is_some() {
+        scope.demand::<InvalidPolicies>(id.clone());
     }
+    Some(live)
 }
 
 impl Lookup for Sections {
