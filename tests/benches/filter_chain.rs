@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use envoy::{extensions, json as envoy_json, listener, testing::samples};
+use envoy::{ResourceKind, extensions, json as envoy_json, listener, testing::samples};
 use ir::settings::Edge;
 use portcullis_tests::{
     client::{Connection, Request, Target},
@@ -23,7 +23,6 @@ const REQUESTS: u32 = 1_600;
 const CONNECTIONS: u32 = 8;
 /// How many listeners memory is measured with.
 const LISTENERS: u16 = 100;
-const EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// Has the filters that proxies are sent by themselves read what they are while nobody needs them from files below `folder`.
 fn send_by_files(filters: &mut [Value], folder: &Path) -> Result<()> {
@@ -31,8 +30,9 @@ fn send_by_files(filters: &mut [Value], folder: &Path) -> Result<()> {
         let name = filter["name"].as_str().context("no name")?.to_owned();
         let Some(discovery) = filter.get_mut("configDiscovery") else { continue };
         let said = extensions::extension(&name, [], |_| None, 128 * 1024).body.to_bytes();
-        let mut resource = envoy_json::value(EXTENSION, &said)?;
-        resource["@type"] = json!(format!("type.googleapis.com/{EXTENSION}"));
+        let message = ResourceKind::ExtensionConfig.message_name();
+        let mut resource = envoy_json::value(message, &said)?;
+        resource["@type"] = json!(format!("type.googleapis.com/{message}"));
         let path = folder.join(format!("{name}.json"));
         std::fs::write(&path, json!({"versionInfo": "1", "resources": [resource]}).to_string())?;
         discovery["configSource"] = json!({"pathConfigSource": {"path": path}, "resourceApiVersion": "V3"});

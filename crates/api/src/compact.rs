@@ -16,7 +16,7 @@ use crate::group::GROUP;
 static USUAL: LazyLock<[Arc<str>; 5]> = LazyLock::new(|| ["", GROUP, "Gateway", "HTTPRoute", "Service"].map(Arc::from));
 
 /// A text; the usual ones share their memory.
-pub(crate) fn shared(text: &str) -> Arc<str> {
+pub fn shared(text: &str) -> Arc<str> {
     USUAL.iter().find(|usual| &***usual == text).map_or_else(|| text.into(), Arc::clone)
 }
 

@@ -21,8 +21,7 @@
 mod open_enum;
 mod open_fields;
 
-mod compact;
-
+pub mod compact;
 pub mod core;
 pub mod crd;
 pub mod decode;

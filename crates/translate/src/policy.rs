@@ -111,22 +111,20 @@ fn row(
         let written = Attachable { edition, metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
         Policy { rank: target::file(scope, id, &written), units: rewrite(policy).map(Into::into) }
     };
-    let live = match (edition, id.kind) {
-        (Some(edition), _) => {
-            return match &scope.get::<EditionObjects>(&(edition.clone(), id.clone()))?.0 {
-                Kept::TrafficPolicy(policy) => Some(of_traffic(policy)),
-                Kept::RewritePolicy(policy) => Some(of_rewrite(policy)),
-                _ => None,
-            };
-        }
+    let policy = match (edition, id.kind) {
+        (Some(edition), _) => match &scope.get::<EditionObjects>(&(edition.clone(), id.clone()))?.0 {
+            Kept::TrafficPolicy(policy) => of_traffic(policy),
+            Kept::RewritePolicy(policy) => of_rewrite(policy),
+            _ => return None,
+        },
         (None, Kind::TrafficPolicy) => of_traffic(&*scope.get::<TrafficPolicies>(&key)?),
         (None, _) => of_rewrite(&*scope.get::<RewritePolicies>(&key)?),
     };
     // The rules to which a sound RewritePolicy applies tell whether it is valid.
-    if id.kind == Kind::RewritePolicy || live.faults().next().is_some() {
+    if edition.is_none() && (id.kind == Kind::RewritePolicy || policy.faults().next().is_some()) {
         scope.demand::<InvalidPolicies>(id.clone());
     }
-    Some(live)
+    Some(policy)
 }
 
 impl Lookup for Sections {

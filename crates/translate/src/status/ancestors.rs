@@ -1,11 +1,9 @@
 //! The entries of a policy's status (Gateway API `PolicyStatus`).
 
-use std::{
-    slice,
-    sync::{Arc, LazyLock},
-};
+use std::{slice, sync::Arc};
 
 use api::{
+    compact::shared,
     policy::LocalPolicyTargetReference,
     shared::ParentReference,
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
@@ -73,12 +71,9 @@ pub(super) fn target_ref(namespace: &Arc<str>, target: &LocalPolicyTargetReferen
 
 /// A Gateway as an ancestor.
 pub(super) fn gateway_ref(gateway: &NsName) -> ParentReference {
-    // The status of nearly every policy has one.
-    static NAMES: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| [GATEWAY_API, "Gateway"].map(Arc::from));
-    let [group, kind] = NAMES.clone();
     ParentReference {
-        group,
-        kind,
+        group: shared(GATEWAY_API),
+        kind: shared("Gateway"),
         namespace: Some(gateway.namespace.clone()),
         name: gateway.name.clone(),
         ..ParentReference::default()
