@@ -2,10 +2,11 @@
 
 use std::any::{Any, TypeId};
 
-use crate::core::{Core, Places, Store};
+use crate::core::{Core, Store};
 use crate::engine::Engine;
 use crate::groups::GroupStore;
 use crate::node::Place;
+use crate::places::Places;
 use crate::scope;
 use crate::store::{Source, TableStore};
 use crate::table::{Derived, Group, Input, Lookup, Table};
@@ -37,7 +38,7 @@ impl Builder {
     fn add(mut self, marker: TypeId, store: impl Store) -> Self {
         let place = self.place();
         let name = store.name();
-        assert!(self.places.insert(marker, place).is_none(), "`{name}` is registered twice");
+        assert!(self.places.insert(marker, place), "`{name}` is registered twice");
         assert!(self.stores.iter().all(|other| other.name() != name), "two tables or groups are named `{name}`");
         self.stores.push(Box::new(store));
         self.layers.push(place);
@@ -45,8 +46,8 @@ impl Builder {
     }
 
     fn table_mut<T: Table>(&mut self) -> &mut TableStore<T> {
-        let Some(place) = self.places.get(&TypeId::of::<T>()) else { panic!("`{}` is not registered yet", T::NAME) };
-        let store: &mut dyn Any = &mut *self.stores[*place as usize];
+        let Some(place) = self.places.get(TypeId::of::<T>()) else { panic!("`{}` is not registered yet", T::NAME) };
+        let store: &mut dyn Any = &mut *self.stores[place as usize];
         store.downcast_mut().expect("a marker is registered with its own store")
     }
 
@@ -79,7 +80,7 @@ impl Builder {
 
     /// The rows of one more input table demand rows of `T`, which is registered already, as `S` is before it.
     pub fn for_each<T: Derived, S: Input>(mut self, key: impl Fn(&S::Key) -> Option<T::Key> + Send + 'static) -> Self {
-        let place = |marker: TypeId| self.places.get(&marker).copied();
+        let place = |marker: TypeId| self.places.get(marker);
         let (target, source) = (place(TypeId::of::<T>()), place(TypeId::of::<S>()));
         assert!(
             source.is_some() && source < target,

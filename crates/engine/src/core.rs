@@ -3,15 +3,15 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use crate::fault::{Fault, Faults};
 use crate::graph::Graph;
 use crate::node::{NodeId, Place, Row};
+use crate::places::Places;
 use crate::stats::{Kind, TableStats};
 
 /// What happened in one turn of one row.
@@ -74,27 +74,6 @@ pub(crate) struct Moment {
     pub(crate) place: Place,
 }
 
-/// The places of tables and groups, by their markers.
-pub(crate) type Places = HashMap<TypeId, Place, BuildHasherDefault<TypeHasher>>;
-
-/// Hashes the identifier of a type, which is a hash itself.
-#[derive(Default)]
-pub(crate) struct TypeHasher(u64);
-
-impl Hasher for TypeHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// What computations see of the engine.
 pub(crate) struct Core {
     pub(crate) stores: Vec<Box<dyn Store>>,
@@ -151,9 +130,9 @@ impl Core {
 
     /// The store of a table or of groups, by their marker.
     pub(crate) fn typed<S: Store>(&self, marker: TypeId, name: &str) -> (Place, &S) {
-        let Some(place) = self.places.get(&marker) else { panic!("`{name}` is not registered") };
-        let store: &dyn Any = self.store(*place);
-        (*place, store.downcast_ref().expect("a marker is registered with its own store"))
+        let Some(place) = self.places.get(marker) else { panic!("`{name}` is not registered") };
+        let store: &dyn Any = self.store(place);
+        (place, store.downcast_ref().expect("a marker is registered with its own store"))
     }
 
     pub(crate) fn describe(&self, node: NodeId) -> String {

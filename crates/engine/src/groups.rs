@@ -15,7 +15,7 @@ use crate::misses::Miss;
 use crate::node::{NodeId, Place, Row};
 use crate::pages::{Content, View};
 use crate::rows::Rows;
-use crate::sort::sort_by;
+use crate::sort::{sort_by, sort_numbers};
 use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Group;
 
@@ -98,7 +98,7 @@ fn in_order<G: Group>(ops: Vec<Op<G>>) -> impl Iterator<Item = Op<G>> {
     let mut order: Vec<_> = ops.iter().zip(0_u64..).map(|(op, at)| u64::from(op.row) << 32 | at).collect();
     order.sort_unstable();
     for same in order.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
-        sort_by(same, |a, b| ops[place(*a)].sort.cmp(&ops[place(*b)].sort));
+        sort_numbers(same, &|a, b| ops[place(a)].sort.cmp(&ops[place(b)].sort));
     }
     let mut ops: Vec<_> = ops.into_iter().map(Some).collect();
     order.into_iter().filter_map(move |ordered| ops[place(ordered)].take())

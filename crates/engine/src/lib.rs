@@ -198,6 +198,7 @@ mod groups;
 mod misses;
 mod node;
 mod pages;
+mod places;
 mod queue;
 mod rows;
 mod scope;

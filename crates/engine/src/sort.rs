@@ -29,6 +29,13 @@ pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) 
     }
 }
 
+/// Sorts numbers stably by what they stand for.
+pub(crate) fn sort_numbers(numbers: &mut [u64], compare: &dyn Fn(u64, u64) -> Ordering) {
+    if numbers.len() > 1 {
+        numbers.sort_by(|a, b| compare(*a, *b));
+    }
+}
+
 /// The swaps that bring so many items into order, which `compare` compares by their positions before the first swap.
 fn swaps(len: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..len).collect();
