@@ -241,7 +241,7 @@ impl units::SecretReader for Keys {
 fn bootstrap(port: u16, policy: &Value, action: &Value, echo: &Echo) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
     let others = units::Others { secrets: &Keys, extensions: &Providers };
-    let units = units::read(&spec, &spec.written(), &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let units = units::read(&spec, &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let slots: Vec<_> =
         units.iter().flat_map(|said| said.unit.as_ref().map_or(&[][..], units::SharedUnit::slots)).collect();
     let configs = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));

@@ -1,8 +1,9 @@
 //! Decoding into no more memory than what is decoded takes: a cluster has many objects.
 
 use std::{
+    collections::HashSet,
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use serde::{
@@ -11,6 +12,26 @@ use serde::{
 };
 
 use crate::group::GROUP;
+
+/// The namespaces of the objects that there are at the moment, and a few more: those of one share its text.
+static NAMESPACES: LazyLock<Mutex<HashSet<Arc<str>>>> = LazyLock::new(Mutex::default);
+
+/// Decodes a namespace, whose text is there once: keys are compared by pointers as far as they have that in common.
+pub(crate) fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    let text = text(deserializer)?;
+    let mut known = NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(&*text) {
+        return Ok(known.clone());
+    }
+    if known.len() == known.capacity() {
+        // What nobody has any more goes. There is room for as many again, so that this takes no time of most.
+        known.retain(|text| Arc::strong_count(text) > 1);
+        let room = known.len() + 1;
+        known.reserve(room);
+    }
+    known.insert(text.clone());
+    Ok(text)
+}
 
 /// Texts that references of most objects have.
 static USUAL: LazyLock<[Arc<str>; 5]> = LazyLock::new(|| ["", GROUP, "Gateway", "HTTPRoute", "Service"].map(Arc::from));
@@ -50,6 +71,24 @@ mod tests {
 
     use super::*;
     use crate::{HttpRoute, http_route::HttpRouteMatch};
+
+    #[test]
+    fn objects_of_one_namespace_share_its_text() {
+        let namespace = |name: &str| {
+            let route: HttpRoute =
+                serde_json::from_value(json!({ "metadata": { "namespace": name } })).expect("decodes");
+            route.metadata.namespace
+        };
+        assert!(Arc::ptr_eq(&namespace("shared"), &namespace("shared")));
+        assert_ne!(namespace("shared"), namespace("other"));
+        let many: Vec<_> = (0..1_000).map(|at| namespace(&format!("passing-{at}"))).collect();
+        drop(many);
+        let known = || NAMESPACES.lock().expect("nobody panicked").len();
+        for at in 0..10_000 {
+            namespace(&format!("gone-{at}"));
+        }
+        assert!(known() < 4_000, "{}", known());
+    }
 
     #[test]
     fn a_route_takes_no_more_memory_than_its_parts() {

@@ -19,7 +19,7 @@
 
 #[macro_use]
 mod open_enum;
-mod open_fields;
+pub mod open_fields;
 
 pub mod compact;
 pub mod core;

@@ -1,15 +1,16 @@
 //! Metadata of objects, and label selectors.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compact::text;
+use crate::compact::{namespace, text};
 
-/// Labels or annotations.
-pub type StringMap = BTreeMap<Box<str>, Box<str>>;
+mod string_map;
+
+pub use string_map::{Entry, StringMap, value_of};
 
 /// The part of an object's metadata that anybody reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -22,13 +23,13 @@ pub struct ObjectMeta {
     #[serde(deserialize_with = "text", skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
     /// The namespace; empty for an object of the cluster.
-    #[serde(deserialize_with = "text", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "namespace", skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub labels: StringMap,
     /// Annotations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub annotations: StringMap,
     /// The number of the last change of the spec, what `observedGeneration` repeats; 0 where nobody counts.
     #[serde(skip_serializing_if = "is_zero")]
@@ -61,7 +62,7 @@ fn is_zero(number: &i64) -> bool {
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// Labels that must be there with these values.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub match_labels: StringMap,
     /// Requirements, all of which must hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -154,7 +155,7 @@ impl LabelSelectorRequirement {
             _ => {}
         }
         let value = labels.get(&self.key);
-        let listed = value.is_some_and(|value| self.values.contains(value));
+        let listed = value.is_some_and(|value| self.values.iter().any(|listed| **listed == *value));
         Ok(match self.operator {
             Op::In => listed,
             Op::NotIn => !listed,
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> StringMap {
-        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        pairs.iter().copied().collect()
     }
 
     fn selector(json: serde_json::Value) -> LabelSelector {

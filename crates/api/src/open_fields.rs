@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error, MapAccess},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// How deep mappings and lists may stand in each other, which is more than any schema needs and less than what the parser
 /// reads.
@@ -14,7 +14,7 @@ const DEEPEST: usize = 64;
 
 /// The fields of a policy as they are written, by name. In memory they are texts: a mapping of JSON takes ten times as much.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct OpenFields(Box<[(Arc<str>, Box<str>)]>);
+pub struct OpenFields(Box<[(Arc<str>, Arc<str>)]>);
 
 impl OpenFields {
     /// Whether a field is written.
@@ -37,14 +37,9 @@ impl OpenFields {
         self.0.iter().map(|(name, text)| (&**name, parse(text)))
     }
 
-    /// Those in whose text a word stands, likewise.
-    pub fn with(&self, word: &str) -> impl Iterator<Item = (&str, Value)> {
-        self.0.iter().filter(move |(_, text)| text.contains(word)).map(|(name, text)| (&**name, parse(text)))
-    }
-
-    /// All of them as a mapping of JSON.
-    pub fn to_map(&self) -> Map<String, Value> {
-        self.iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    /// All of them with the text of what is written there, which [`parse`] reads, likewise.
+    pub fn texts(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<str>)> {
+        self.0.iter().map(|(name, text)| (&**name, text))
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -53,8 +48,11 @@ impl OpenFields {
     }
 }
 
-/// Reads what [`Collected::add`] has written.
-fn parse(text: &str) -> Value {
+/// Reads the text of a field.
+///
+/// # Panics
+/// Where the text is of no field.
+pub fn parse(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON of a bounded depth, as it was written")
 }
 
@@ -73,7 +71,7 @@ impl Serialize for OpenFields {
 
 /// Fields that are being read.
 #[derive(Default)]
-pub(crate) struct Collected(Vec<(Arc<str>, Box<str>)>);
+pub(crate) struct Collected(Vec<(Arc<str>, Arc<str>)>);
 
 impl Collected {
     /// Takes the value of this field.

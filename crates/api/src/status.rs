@@ -29,7 +29,7 @@ pub struct Condition {
     /// Why, in one word.
     pub reason: Cow<'static, str>,
     /// Why, for humans.
-    pub message: String,
+    pub message: Cow<'static, str>,
 }
 
 /// Whether a condition holds.

@@ -10,6 +10,7 @@
 //! [`Alike`], and stand in one resource.
 
 use bytes::Bytes;
+use ir::rule::Slot;
 
 use crate::{
     bytes::{
@@ -18,6 +19,11 @@ use crate::{
     },
     slots,
 };
+
+/// Whether rows of a rule with these slots may say anything that their route configuration may say for them.
+pub fn may_say(slots: &[Slot]) -> bool {
+    slots.iter().any(|slot| slots::may_be_said_once(slot.name.as_bytes()).is_some())
+}
 
 /// What a row says in slots that its route configuration may say for it. It holds no more of the row than that.
 pub fn said(row: &Row) -> Vec<(&'static str, Said)> {
@@ -36,7 +42,6 @@ pub fn once(said: impl IntoIterator<Item = (&'static str, Said)>) -> Alike {
 mod tests {
     use super::*;
     use envoy_types::pb::{envoy::config::route::v3::Route, google::protobuf::Any};
-    use ir::rule::Slot;
 
     use crate::bytes::{Fields, tag};
 

@@ -315,9 +315,12 @@ impl Fields {
     pub fn map<'a, V: AsRef<[u8]>>(mut self, tag: u32, entries: impl IntoIterator<Item = (&'a str, V)>) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
+        let body = |key: &str, value: &[u8]| field_len(1, key.len()) + field_len(2, value.len());
+        let all = entries.iter().map(|(key, value)| field_len(tag, body(key, value.as_ref())));
+        self.0.reserve_exact(all.sum());
         for (key, value) in &entries {
             let value = value.as_ref();
-            key_and_len(&mut self.0, tag, field_len(1, key.len()) + field_len(2, value.len()));
+            key_and_len(&mut self.0, tag, body(key, value));
             delimited(&mut self.0, 1, key.as_bytes());
             delimited(&mut self.0, 2, value);
         }

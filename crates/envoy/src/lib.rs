@@ -107,7 +107,12 @@ fn socket_address(host: &str, port: u16) -> envoy_types::pb::envoy::config::core
 }
 
 fn ip_address(address: IpAddr, port: u16) -> envoy_types::pb::envoy::config::core::v3::Address {
-    socket_address(&address.to_string(), port)
+    // There are many endpoints, and formatting four numbers together takes several times as long.
+    let text = match address {
+        IpAddr::V4(address) => address.octets().map(|octet| octet.to_string()).join("."),
+        IpAddr::V6(address) => address.to_string(),
+    };
+    socket_address(&text, port)
 }
 
 /// Finds out within a minute and a half that a peer is gone, where the kernel would take two hours.

@@ -172,7 +172,7 @@ fn forward(kind: RouteKind, request: &RequestMatch, rule: &Rule, backends: &[Wei
         idle_timeout: rule.timeouts.stream_idle.or_else(|| rule.timeouts.silence()).map(duration),
         retry_policy: filters::retry_policy(rule),
         hash_policy: rule.by_policy.hash.iter().map(hash::policy).collect(),
-        internal_redirect_policy: rule.by_policy.internal_redirect.as_ref().map(filters::internal_redirect),
+        internal_redirect_policy: rule.by_policy.internal_redirect.as_deref().map(filters::internal_redirect),
         request_mirror_policies: rule
             .filters
             .mirrors

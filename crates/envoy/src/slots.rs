@@ -55,7 +55,7 @@ use envoy_types::pb::{
 use ir::rule::Slot;
 use prost::{Message, Name};
 
-use crate::bytes::any;
+use crate::bytes::{any, readable};
 use crate::{ads, boolean, uint32};
 
 /// The slot that makes calls of browsers calls of gRPC, and of the answers what browsers read. All that is said of it is that it
@@ -212,13 +212,14 @@ pub fn is_merged(name: &str) -> bool {
 
 /// What says a slot completely.
 pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
-    Slot {
-        name,
-        config: any(config).encode_to_vec().into(),
-        patterns: Arc::default(),
-        entry: None,
-        asks: Arc::default(),
-    }
+    packed(name, &any(config))
+}
+
+/// The same of what is packed.
+pub fn packed(name: &'static str, config: &Any) -> Slot {
+    let config: Arc<[u8]> = config.encode_to_vec().into();
+    let parts = readable::parts(&config);
+    Slot { name, config, parts, patterns: Arc::default(), entry: None, asks: Arc::default() }
 }
 
 /// What switches a slot on that says all in the listener.

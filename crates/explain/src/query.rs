@@ -218,8 +218,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
         let taking = above.delegation.iter().flat_map(Delegation::matches).filter(|matching| {
             matching.written.requests().any(|request| sent.mismatches(&GuardedMatch::new(request).message()).is_empty())
         });
-        let narrowest =
-            taking.min_by_key(|matching| matching.written.requests().next().map(|request| request.specificity()));
+        let narrowest = taking.min_by_key(|matching| matching.written.specificity());
         let references = above.delegation.iter().flat_map(Delegation::references);
         let selects = references.into_iter().find(|(index, _)| Some(*index) == above.reference);
         links.push(Link {

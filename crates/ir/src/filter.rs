@@ -1,12 +1,16 @@
 //! What a rule does to a request and its response, apart from where it sends it.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::id::Port;
 
+/// Changes to headers, if there are any: most rules have none, and there are many rules.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct HeaderModifier(Option<Box<HeaderChanges>>);
+
 /// Changes to headers (Gateway API `HTTPHeaderFilter`). Names are lower case and occur once a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct HeaderModifier {
+pub struct HeaderChanges {
     /// Replaced, or added where absent.
     pub set: Vec<(Arc<str>, Arc<str>)>,
     /// Added beside what is there.
@@ -15,10 +19,33 @@ pub struct HeaderModifier {
     pub remove: Vec<Arc<str>>,
 }
 
+impl From<HeaderChanges> for HeaderModifier {
+    fn from(changes: HeaderChanges) -> Self {
+        Self((changes != NOTHING).then(|| Box::new(changes)))
+    }
+}
+
+const NOTHING: HeaderChanges = HeaderChanges { set: Vec::new(), add: Vec::new(), remove: Vec::new() };
+
+impl Deref for HeaderModifier {
+    type Target = HeaderChanges;
+
+    fn deref(&self) -> &HeaderChanges {
+        static NOTHING: HeaderChanges = self::NOTHING;
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl fmt::Debug for HeaderModifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 impl HeaderModifier {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+        self.0.is_none()
     }
 
     /// These changes, then those of `second`, as one set of changes. Envoy removes before it adds, so what is removed in
@@ -37,7 +64,7 @@ impl HeaderModifier {
         set.extend_from_slice(&second.set);
         add.extend_from_slice(&second.add);
         remove.extend(second.remove.iter().filter(|name| !self.remove.contains(name)).cloned());
-        Self { set, add, remove }
+        HeaderChanges { set, add, remove }.into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! How things are named. Every name is made from the objects it stands for and from nothing else, so that an
 //! unrelated object can never change it.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use crate::key::Key;
 
@@ -9,7 +9,7 @@ use crate::key::Key;
 pub type Port = u16;
 
 /// Namespace and name of an object whose kind the context tells.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NsName {
     /// The namespace.
     pub namespace: Arc<str>,
@@ -21,6 +21,24 @@ impl NsName {
     /// Namespace and name as one key.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// By namespace, then by name. The objects of a namespace mostly have one text of its name.
+impl Ord for NsName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        by_text(&self.namespace, &other.namespace).then_with(|| by_text(&self.name, &other.name))
+    }
+}
+
+/// Compares texts. Two that are equal are often one.
+pub(crate) fn by_text(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+}
+
+impl PartialOrd for NsName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -124,7 +142,7 @@ impl RouteKind {
 
     /// What stands before the names of its routes in paths ([`RouteId::path`]): nothing for an HTTPRoute. For any other it
     /// is the kind and a slash, which cannot be taken for a namespace, since that has no upper case.
-    const fn prefix(self) -> &'static str {
+    pub(crate) const fn prefix(self) -> &'static str {
         self.traits().prefix
     }
 

@@ -5,7 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::{chain::Chain, hostname::HostPrecedence, id::NsName};
+use crate::{
+    chain::Chain,
+    hostname::HostPrecedence,
+    id::{NsName, by_text},
+};
 
 mod origin;
 mod tie_break;
@@ -258,7 +262,7 @@ impl Ord for Age {
         }
         self.created.cmp(&other.created).then_with(|| {
             if self.name.namespace == other.name.namespace {
-                self.name.name.cmp(&other.name.name)
+                by_text(&self.name.name, &other.name.name)
             } else {
                 // Not the order of namespaces: a hyphen comes before the slash. One text for two names is not a name.
                 written(&self.name).cmp(written(&other.name)).then_with(|| self.name.cmp(&other.name))
@@ -273,6 +277,23 @@ impl PartialOrd for Age {
     }
 }
 
+impl Match {
+    /// How much the first of its [`requests`](Self::requests) asks for, without making that.
+    pub fn specificity(&self) -> Specificity {
+        let (kind, length) = match (self.grpc, &self.path) {
+            (Some(grpc), _) => (PathKind::Grpc, grpc.service.into()),
+            (None, Path::Exact(path)) => (PathKind::Exact, path.len()),
+            // Slashes at its end count as one.
+            (None, Path::Prefix(path)) => {
+                (PathKind::Prefix, path.len().min(path.trim_end_matches('/').len() + 1).max(1))
+            }
+            (None, Path::Regex(_)) => (PathKind::Regex, 0),
+        };
+        let method = self.grpc.map_or(self.method.is_some().into(), |grpc| grpc.method);
+        Specificity::of(kind, length, method, [&self.headers, &self.queries])
+    }
+}
+
 impl RequestMatch {
     /// How much it asks for.
     pub fn specificity(&self) -> Specificity {
@@ -283,15 +304,19 @@ impl RequestMatch {
             (None, PathMatch::Regex(_)) => (PathKind::Regex, 0),
             (None, PathMatch::Segments(path) | PathMatch::Prefix(path)) => (PathKind::Prefix, path.len()),
         };
-        let count = |conditions: &[Condition]| Reverse(u16::try_from(conditions.len()).unwrap_or(u16::MAX));
-        Specificity {
-            kind,
-            path_length: Reverse(u32::try_from(length).unwrap_or(u32::MAX)),
-            method: Reverse(self.grpc.map_or(self.method.is_some().into(), |grpc| grpc.method)),
-            headers: count(&self.headers),
-            queries: count(&self.queries),
-            implied: self.implied,
-        }
+        let method = self.grpc.map_or(self.method.is_some().into(), |grpc| grpc.method);
+        let all = Specificity::of(kind, length, method, [&self.headers, &self.queries]);
+        Specificity { implied: self.implied, ..all }
+    }
+}
+
+impl Specificity {
+    /// Of what is written, with headers and queries.
+    fn of(kind: PathKind, length: usize, method: u16, conditions: [&[Condition]; 2]) -> Self {
+        let [headers, queries] =
+            conditions.map(|conditions| Reverse(u16::try_from(conditions.len()).unwrap_or(u16::MAX)));
+        let path_length = Reverse(u32::try_from(length).unwrap_or(u32::MAX));
+        Self { kind, path_length, method: Reverse(method), headers, queries, implied: false }
     }
 }
 
@@ -309,9 +334,33 @@ impl Precedence {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
+    use std::{cmp::Reverse, sync::Arc};
 
-    use super::{Age, NsName, PathKind, Specificity, Within};
+    use super::{Age, Condition, Grpc, Match, NsName, Path, PathKind, Specificity, ValueMatch, Within};
+
+    #[test]
+    fn a_match_asks_for_as_much_as_the_first_of_its_requests() {
+        let texts = ["", "/", "//", "/a", "/a/", "/a//", "/a/b/"];
+        let paths = texts
+            .map(Arc::<str>::from)
+            .into_iter()
+            .flat_map(|text| [Path::Exact(text.clone()), Path::Prefix(text.clone()), Path::Regex(text)]);
+        let condition = Condition { name: "a".into(), value: ValueMatch::Exact("b".into()) };
+        for path in paths {
+            let plain = Match { path, method: None, headers: Vec::new(), queries: Vec::new(), grpc: None };
+            let matches = [
+                plain.clone(),
+                Match { method: Some("GET".into()), ..plain.clone() },
+                Match { headers: vec![condition.clone()], ..plain.clone() },
+                Match { queries: vec![condition.clone(); 2], ..plain.clone() },
+                Match { grpc: Some(Grpc { service: 3, method: 2 }), ..plain },
+            ];
+            for written in matches {
+                let first = written.requests().next().map(|request| request.specificity());
+                assert_eq!(Some(written.specificity()), first, "{written:?}");
+            }
+        }
+    }
 
     #[test]
     fn of_two_ways_the_one_whose_nearest_match_asks_for_more_goes_first_and_then_the_longer() {

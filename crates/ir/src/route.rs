@@ -1,7 +1,7 @@
 //! What a route says, whatever its kind. An object is read once, rule by rule; references to other objects are followed
 //! later.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     filter::{Cors, HeaderModifier, Redirect, Rewrite},
@@ -20,8 +20,8 @@ pub struct Head {
     pub uid: Arc<str>,
     /// When it was created, in seconds since 1970.
     pub created: i64,
-    /// Its labels.
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// Its labels, in the order of their keys.
+    pub labels: Arc<[(Box<str>, Box<str>)]>,
     /// What its annotations say.
     pub annotations: Annotations,
     /// Its parents, as they are written.

@@ -30,8 +30,11 @@ impl Source {
     /// the path of its route for `NS/NAME` ([`RouteId::path`]).
     pub fn name(&self) -> String {
         let Self { route, rule, matching, part, .. } = self;
-        let part = if *part == 0 { String::new() } else { format!("/{part}") };
-        format!("{}/{rule}/{matching}{part}", route.path())
+        // Put together, since every Envoy route has one and formatting it takes longer.
+        let NsName { namespace, name } = &route.name;
+        let [rule, matching, number] = [rule, matching, part].map(u32::to_string);
+        let part = if *part == 0 { ["", ""] } else { ["/", &number] };
+        [route.kind.prefix(), namespace, "/", name, "/", &rule, "/", &matching, part[0], part[1]].concat()
     }
 }
 
@@ -193,6 +196,9 @@ pub struct Slot {
     pub name: &'static str,
     /// An encoded `google.protobuf.Any`.
     pub config: Arc<[u8]>,
+    /// How many messages, texts and lists of numbers there are in that. Many routes have one slot, of which they are counted
+    /// once.
+    pub parts: u64,
     /// The expressions in it, which requests are held against.
     pub patterns: Arc<[Arc<str>]>,
     /// What it refers to in the configuration of a filter, which comes to a proxy apart from the filter's listener.
@@ -238,7 +244,7 @@ impl fmt::Display for LocalRate {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, config, patterns, entry, asks } = self;
+        let Self { name, config, patterns, entry, asks, parts: _ } = self;
         f.debug_struct("Slot")
             .field("name", name)
             .field("bytes", &config.len())
@@ -255,7 +261,7 @@ pub struct PolicyFields {
     /// Under which name Envoy counts its requests.
     pub stat_prefix: Option<StatPrefix>,
     /// Which redirects of a backend Envoy follows.
-    pub internal_redirect: Option<InternalRedirect>,
+    pub internal_redirect: Option<Box<InternalRedirect>>,
     /// What host copies are for.
     pub mirror_host: MirrorHost,
     /// Whether a backend is asked under its own hostname, if it has one.

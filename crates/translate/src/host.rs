@@ -239,7 +239,11 @@ fn spread(
             }
         }
     }
-    alike::count(scope, (chain, *rule, listener), &rows);
+    if resolved.says_alike {
+        alike::count(scope, (chain, *rule, listener), &rows);
+    } else {
+        debug_assert!(rows.iter().all(|row| envoy::alike::said(row).is_empty()));
+    }
     if is_served {
         send(scope, resolved, listener);
     }

@@ -20,12 +20,12 @@ const REPLACE: &str = "RouteReplacement";
 
 /// Whether a Gateway asks that its policies keep their last good version.
 pub(crate) fn asks(metadata: &ObjectMeta) -> bool {
-    metadata.annotations.get(FAILURE_MODE).is_some_and(|mode| **mode == *FREEZE)
+    metadata.annotations.get(FAILURE_MODE).is_some_and(|mode| mode == FREEZE)
 }
 
 /// What is wrong with what a Gateway asks, as field and remedy: it counts as if nothing was asked.
 pub(crate) fn problem(metadata: &ObjectMeta, freeze: Freeze) -> Option<(String, &'static str)> {
-    let why = match &**metadata.annotations.get(FAILURE_MODE)? {
+    let why = match metadata.annotations.get(FAILURE_MODE)? {
         REPLACE => return None,
         FREEZE if freeze.enabled => return None,
         FREEZE => {

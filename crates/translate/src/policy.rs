@@ -57,8 +57,7 @@ impl Derived for PolicyRow {
 /// What a policy says. What an API server would have refused of a unit breaks that unit; of a policy that does not decode
 /// nobody knows what it says.
 fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<ParsedUnit>, Problem> {
-    let written = policy.spec.written();
-    let mut refused: Vec<_> = policy.spec.violations_of(&written).into_iter().map(problem).collect();
+    let mut refused: Vec<_> = policy.spec.violations().into_iter().map(problem).collect();
     let is_of_all =
         |problem: &Problem| !policy.spec.invalid.is_empty() || ParsedUnit::unit_at(&problem.field).is_none();
     if let Some(of_all) = refused.iter().position(is_of_all) {
@@ -67,7 +66,7 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Parse
     let secrets = secrets::OfPolicy::new(scope, &policy.metadata.namespace);
     let extensions = extension::OfPolicy { scope, namespace: &policy.metadata.namespace };
     let others = Others { secrets: &secrets, extensions: &extensions };
-    let mut units = units::read(&policy.spec, &written, &others)?;
+    let mut units = units::read(&policy.spec, &others)?;
     for said in &mut units {
         if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {
             said.unit = Err(problem.into());

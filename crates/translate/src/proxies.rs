@@ -198,7 +198,7 @@ fn plan(
     // Listeners that share a port share the first one's name, and one of the Gateway's own keeps it.
     ports.sort_by_key(|port| (port.port, port.transport));
     ports.dedup_by_key(|port| (port.port, port.transport));
-    let pairs = |map: StringMap| map.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    let pairs = |map: StringMap| map.iter().map(|(key, value)| ((**key).into(), (**value).into())).collect();
     let credentials = Credentials {
         server_name: deploying.xds_host.to_string(),
         authorities_file: Path::new(deploy::CONFIG_FOLDER).join(deploy::TRUST_BUNDLE_FILE),

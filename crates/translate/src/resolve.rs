@@ -50,6 +50,8 @@ pub(crate) struct Resolved {
     pub(crate) clusters: Box<[ClusterId]>,
     /// The entries of extensions to which its slots refer, each once, sorted.
     pub(crate) entries: Box<[ExtensionEntry]>,
+    /// Whether its Envoy routes may say anything that [their route configuration may say for them](crate::alike).
+    pub(crate) says_alike: bool,
     /// What it would need, and answers by itself for want of: some of that is refused by Envoy, and asked for until it is not.
     pub(crate) lacks: Box<[PartId]>,
     /// The backends over which sessions hold; they share a cluster.

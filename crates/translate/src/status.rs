@@ -16,7 +16,7 @@ pub(crate) mod policy;
 pub(crate) mod route;
 pub(crate) mod set;
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use api::{
     ObjectId,
@@ -95,7 +95,13 @@ impl Conditions {
         Self { generation, list: Vec::new() }
     }
 
-    fn set(&mut self, kind: &'static str, status: ConditionStatus, reason: Reason, message: impl Into<String>) {
+    fn set(
+        &mut self,
+        kind: &'static str,
+        status: ConditionStatus,
+        reason: Reason,
+        message: impl Into<Cow<'static, str>>,
+    ) {
         self.list.push(Condition {
             r#type: kind.into(),
             status,
@@ -112,18 +118,18 @@ impl Conditions {
         self.list
     }
 
-    fn yes(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
+    fn yes(&mut self, kind: &'static str, reason: Reason, message: impl Into<Cow<'static, str>>) {
         self.set(kind, ConditionStatus::True, reason, message);
     }
 
-    fn no(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
+    fn no(&mut self, kind: &'static str, reason: Reason, message: impl Into<Cow<'static, str>>) {
         self.set(kind, ConditionStatus::False, reason, message);
     }
 
     /// How the tree is kept.
     fn frozen(&mut self, FreezeTold { is_frozen, reason, message }: &FreezeTold) {
         let status = if *is_frozen { ConditionStatus::True } else { ConditionStatus::False };
-        self.set("portcullis.dev/Frozen", status, *reason, &**message);
+        self.set("portcullis.dev/Frozen", status, *reason, message.to_string());
     }
 }
 
@@ -133,12 +139,15 @@ fn frozen(scope: &Scope<'_>, object: impl FnOnce() -> ObjectId) -> Option<Arc<Fr
 }
 
 /// A message, cut where it is too long.
-fn bounded(mut message: String) -> String {
+fn bounded(mut message: Cow<'static, str>) -> Cow<'static, str> {
     if message.len() > MAX_MESSAGE {
+        let message = message.to_mut();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8()));
         message.push('…');
     }
-    message.shrink_to_fit();
+    if let Cow::Owned(message) = &mut message {
+        message.shrink_to_fit();
+    }
     message
 }
 
@@ -148,8 +157,9 @@ fn listed<T: ToString>(items: &[T]) -> String {
 }
 
 /// The message of a condition, with warnings, which have no condition of their own.
-fn and_notes(message: &str, notes: &[impl ToString]) -> String {
-    if notes.is_empty() { message.into() } else { format!("{message}. Warning: {}", listed(notes)) }
+fn and_notes(message: impl Into<Cow<'static, str>>, notes: &[impl ToString]) -> Cow<'static, str> {
+    let message = message.into();
+    if notes.is_empty() { message } else { format!("{message}. Warning: {}", listed(notes)).into() }
 }
 
 /// The status of an object, not encoded yet: another thread can do that.

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 use api::{
     Kind, ObjectId,
     group::KGATEWAY_GROUP,
-    meta::{ObjectMeta, StringMap},
+    meta::{Entry, ObjectMeta, value_of},
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Emitter, Group, Lookup, Scope};
@@ -142,7 +142,7 @@ where
     }
     for (selector, index) in policy.selectors.iter().zip(0..) {
         let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
-        let first = selector.match_labels.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
+        let first = selector.match_labels.first().cloned();
         let section = section(selector.section_name.as_ref());
         let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
         let entry = Selector { labels: selector.match_labels.clone(), section };
@@ -227,7 +227,7 @@ pub(crate) fn source_of(scope: &Scope<'_>, edition: Option<&Edition>, id: Object
 /// The policies that name a target or select it by its labels, in the order in which they count. With those of an edition
 /// count those as they are that are never kept: first those that hold for the route as it is now, then those that hold for it as
 /// it was, since what its owner takes away from it waits.
-fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
+fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &[Entry]) -> Option<Box<[ObjectId]>>
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
     S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
@@ -286,7 +286,7 @@ pub(crate) fn rule_of_platform(scope: &Scope<'_>, route: &RouteId, rule: Option<
 }
 
 /// The ranks of those that are of the edition that is meant, or as they are.
-fn found<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Vec<Rank>
+fn found<T, S>(scope: &Scope<'_>, target: &Target, labels: &[Entry]) -> Vec<Rank>
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
     S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
@@ -302,7 +302,7 @@ where
         let selecting = scope.group::<S>(&of);
         let selected = selecting.iter().filter(|(_, selector)| {
             selector.section == target.section
-                && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+                && selector.labels.iter().all(|(key, value)| value_of(labels, key) == Some(value))
         });
         ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
     }

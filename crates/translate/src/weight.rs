@@ -55,15 +55,14 @@ const CLAIM: u64 = 2_200;
 /// The most that is counted for one thing, so that sums cannot overflow.
 pub(crate) const MOST: u64 = 1 << 40;
 
-/// An Envoy route, its expressions left out.
-pub(crate) fn route(row: &Row) -> u64 {
-    ROUTE + BYTE * row.bytes.len() as u64 + PART * readable::parts(&row.bytes)
+/// An Envoy route with these slots, its expressions left out.
+pub(crate) fn route(row: &Row, slots: &[Slot]) -> u64 {
+    ROUTE + BYTE * row.bytes.len() as u64 + PART * readable::parts_of_route(&row.bytes, slots)
 }
 
 /// Slots of a virtual host.
 pub(crate) fn slots(slots: &[Slot]) -> u64 {
-    let messages =
-        slots.iter().map(|slot| BYTE * slot.config.len() as u64 + PART * (1 + readable::parts(&slot.config)));
+    let messages = slots.iter().map(|slot| BYTE * slot.config.len() as u64 + PART * (1 + slot.parts));
     messages.sum::<u64>() + of_slots(slots)
 }
 
@@ -137,6 +136,7 @@ mod tests {
         let pattern = Slot {
             name: "csrf",
             config: Arc::default(),
+            parts: 0,
             patterns: Arc::new(["[a-z]{1,50}".into()]),
             entry: None,
             asks: Arc::default(),
@@ -155,7 +155,7 @@ mod tests {
     fn counts_with(secret: &units::Everywhere, spec: serde_json::Value, allocated: u64) {
         let spec: api::traffic_policy::TrafficPolicySpec = serde_json::from_value(spec).expect("a spec");
         let others = units::Others { secrets: secret, extensions: &units::Everybody };
-        let said = units::read(&spec, &spec.written(), &others).expect("a policy").remove(0).unit.expect("a unit");
+        let said = units::read(&spec, &others).expect("a policy").remove(0).unit.expect("a unit");
         let counted = slots(said.slots());
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }

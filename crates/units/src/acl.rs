@@ -8,7 +8,6 @@ mod ranges;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::{bytes::any, slots};
 use envoy_types::pb::{
     envoy::{
@@ -177,7 +176,7 @@ impl Unit for Acl {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let answer = written.deny_response.as_ref().map_or(Ok(Answer::default()), DenyResponse::read)?;
         let (ranges, otherwise) = written.ranges()?;
         Ok(Self::of(Config { ranges, otherwise, answer }))

@@ -1,9 +1,6 @@
 //! `apiKeyAuth`: requests come with a key that is known.
 
-use api::traffic_policy::{
-    TrafficPolicySpec,
-    secrets::{SecretReference, SecretSelector},
-};
+use api::traffic_policy::secrets::{SecretReference, SecretSelector};
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
@@ -18,7 +15,7 @@ use serde_json::{Map, Value};
 use validate::{Invalid, header};
 
 use super::{
-    Refused, Unit,
+    Others, Refused, Unit,
     api_keys::{ApiKeys, Of, Place, Shown},
     secrets::{Credentials, SecretReader},
     spec,
@@ -91,7 +88,7 @@ impl Unit for ApiKeyAuth {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let from = match (written.secret_ref, written.secret_selector, written.disable) {
             (Some(reference), None, None) if !reference.is_secret() => {
                 return Err(Refused::new("secretRef.kind", "only a Secret can have the keys; name one"));
@@ -122,10 +119,10 @@ impl Unit for ApiKeyAuth {
         Ok(Self::In(Keys { from, shown: Shown { sources, forwards, client_header } }))
     }
 
-    fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
         match self {
-            Self::In(keys) => keys.made(secrets).map(Self::By),
-            Self::Off | Self::By(_) => Ok(self),
+            Self::In(keys) => Keys::clone(keys).made(others.secrets).map(Self::By).map(Some),
+            Self::Off | Self::By(_) => Ok(None),
         }
     }
 

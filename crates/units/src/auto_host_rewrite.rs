@@ -1,6 +1,5 @@
 //! `autoHostRewrite`: a backend is asked under its own hostname.
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action, route_action::HostRewriteSpecifier};
 use ir::route::Handling;
 
@@ -21,7 +20,7 @@ impl Unit for AutoHostRewrite {
         super::Samples { one: "true", other: "false", merged: None, off: None, refused: None };
     type Spec = bool;
 
-    fn read(rewrites: bool, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(rewrites: bool) -> Result<Self, Refused> {
         Ok(Self { rewrites })
     }
 

@@ -1,9 +1,6 @@
 //! `basicAuth`: requests come with the name of a user and his password.
 
-use api::traffic_policy::{
-    TrafficPolicySpec,
-    secrets::{SecretKeyReference, USERS},
-};
+use api::traffic_policy::secrets::{SecretKeyReference, USERS};
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{core::v3::data_source::Specifier, route::v3::Route},
@@ -13,12 +10,7 @@ use ir::rule::Slot;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{
-    Refused, Unit,
-    htpasswd::Users,
-    secrets::{Credentials, SecretReader},
-    spec,
-};
+use super::{Others, Refused, Unit, htpasswd::Users, secrets::Credentials, spec};
 
 /// As the CRD has it.
 const MOST_WRITTEN: usize = 256;
@@ -57,7 +49,7 @@ impl Unit for BasicAuth {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         match (written.users, written.secret_ref, written.disable) {
             (Some(lines), None, None) => {
                 spec::at_most(&lines, "users", MOST_WRITTEN)?;
@@ -80,15 +72,12 @@ impl Unit for BasicAuth {
         }
     }
 
-    fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
-        match self {
-            Self::In(SecretKeyReference { name, namespace, key }) => {
-                let id = secrets.permitted(namespace.as_ref(), &name);
-                let made = id.and_then(|id| secrets.made(&Credentials::Users(id, key.unwrap_or_else(|| USERS.into()))));
-                made.map(Self::By).map_err(|why| Refused::new("secretRef", why))
-            }
-            Self::Off | Self::By(_) => Ok(self),
-        }
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let Self::In(SecretKeyReference { name, namespace, key }) = self else { return Ok(None) };
+        let key = key.clone().unwrap_or_else(|| USERS.into());
+        let id = others.secrets.permitted(namespace.as_ref(), name);
+        let made = id.and_then(|id| others.secrets.made(&Credentials::Users(id, key)));
+        made.map(Self::By).map(Some).map_err(|why| Refused::new("secretRef", why))
     }
 
     fn slots(&self) -> Vec<Slot> {

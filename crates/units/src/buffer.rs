@@ -1,6 +1,5 @@
 //! `buffer`: requests are read whole before they are sent on, and refused where they are too large.
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::{extensions::programs, slots};
 use envoy_types::pb::{
     envoy::{
@@ -48,7 +47,7 @@ impl Unit for Buffer {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let size = match (written.max_request_size, written.disable) {
             (Some(size), None) => size,
             (None, Some(_)) => return Ok(Self { max_request_bytes: None }),

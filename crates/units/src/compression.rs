@@ -1,6 +1,5 @@
 //! `compression`: responses are compressed as clients accept it, and requests decompressed for backends.
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::rule::Slot;
@@ -70,7 +69,7 @@ impl Unit for ResponseCompression {
     const SAMPLES: super::Samples = SAMPLES;
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         Ok(Self { libraries: written.libraries()? })
     }
 
@@ -91,7 +90,7 @@ impl Unit for RequestDecompression {
     const SAMPLES: super::Samples = SAMPLES;
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let libraries = written.libraries()?;
         if libraries.iter().any(|library| LIBRARIES[*library] == "Zstd") {
             let why = "a request could have a proxy keep 128 MiB, which Envoy does not bound";

@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{
-    http_route::{HttpCorsFilter, HttpMethodWithWildcard},
-    traffic_policy::TrafficPolicySpec,
-};
+use api::http_route::{HttpCorsFilter, HttpMethodWithWildcard};
 use envoy::slots;
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{filter, route::Handling, rule::Slot};
@@ -65,7 +62,7 @@ impl Unit for Cors {
     type Spec = Spec;
 
     /// The CRD completes what switches off with an age too.
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         if written.disable.is_some() {
             return Ok(Self { cors: None });
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{core::v3::RuntimeFractionalPercent, route::v3::Route},
@@ -69,7 +68,7 @@ impl Unit for Csrf {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { percentage_enabled, percentage_shadowed, additional_origins } = written;
         if percentage_enabled.is_some() && percentage_shadowed.is_some() {
             return Err(Refused::new("", "it must not have both percentageEnabled and percentageShadowed"));

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{
-    gateway_extension::{ExtensionReference, RequestBody},
-    traffic_policy::TrafficPolicySpec,
-};
+use api::gateway_extension::{ExtensionReference, RequestBody};
 use envoy::{extensions::programs, slots};
 use envoy_types::pb::{
     envoy::{
@@ -23,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Deep, Extension, ExtensionReader, Refused, Unit,
+    Deep, Extension, Others, Refused, Unit,
     extension::{self, Provider, ext_auth},
     spec,
 };
@@ -103,7 +100,7 @@ impl Unit for ExtAuth {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { extension_ref, with_request_body, context_extensions, disable } = written;
         let extension = match (extension_ref, disable) {
             (Some(extension), None) => extension,
@@ -130,12 +127,12 @@ impl Unit for ExtAuth {
         Ok(Self::Named(Box::new(Named { extension, body, context })))
     }
 
-    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
-        let Self::Named(named) = self else { return Ok(self) };
-        let Named { extension, body, context } = *named;
-        let extension = extension::find(extensions, &extension)?;
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let Self::Named(named) = self else { return Ok(None) };
+        let Named { extension, body, context } = Named::clone(named);
+        let extension = extension::find(others.extensions, &extension)?;
         extension::of_member(&extension, Self::FIELD, judge)?;
-        Ok(Self::By(vec![Judge { extension, body, context }]))
+        Ok(Some(Self::By(vec![Judge { extension, body, context }])))
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -253,7 +250,7 @@ fn told(inner: &'static str, context: &BTreeMap<String, String>) -> Slot {
     encode_varint(settings.len() as u64, &mut value);
     value.extend(settings);
     let config = Any { type_url: ExtAuthzPerRoute::type_url(), value };
-    Slot { config: config.encode_to_vec().into(), ..slots::on(inner) }
+    slots::packed(inner, &config)
 }
 
 fn judge(provider: &Provider) -> Option<&ext_auth::ExtAuth> {

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{
-    gateway_extension::{ExtensionReference, ProcessingMode},
-    traffic_policy::TrafficPolicySpec,
-};
+use api::gateway_extension::{ExtensionReference, ProcessingMode};
 use envoy::slots;
 use envoy_types::pb::envoy::{config::route::v3::Route, extensions::filters::http::ext_proc::v3::ExternalProcessor};
 use ir::{NsName, rule::Slot};
@@ -13,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Deep, Extension, ExtensionReader, Refused, Unit,
+    Deep, Extension, Others, Refused, Unit,
     extension::{self, Provider, ext_proc},
 };
 
@@ -64,7 +61,7 @@ impl Unit for ExtProc {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { extension_ref, processing_mode, disable } = written;
         let extension = match (extension_ref, disable) {
             (Some(extension), None) => extension,
@@ -79,11 +76,11 @@ impl Unit for ExtProc {
         Ok(Self::Named(extension, processing_mode))
     }
 
-    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
-        let Self::Named(reference, mode) = self else { return Ok(self) };
-        let extension = extension::find(extensions, &reference)?;
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let Self::Named(reference, mode) = self else { return Ok(None) };
+        let extension = extension::find(others.extensions, reference)?;
         extension::of_member(&extension, Self::FIELD, processor)?;
-        Ok(Self::By(vec![Processor { extension, mode }]))
+        Ok(Some(Self::By(vec![Processor { extension, mode: mode.clone() }])))
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
 use envoy_types::pb::{
     envoy::{
@@ -92,7 +91,7 @@ impl Unit for FaultInjection {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { delay, abort, response_rate_limit, max_active_faults, disable } = written;
         if disable.is_some() {
             return Ok(Self { slot: None });

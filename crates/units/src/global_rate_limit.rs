@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
+use api::gateway_extension::ExtensionReference;
 use envoy::{bytes::any, extensions::computed, slots};
 use envoy_types::pb::envoy::{
     config::{
@@ -29,7 +29,7 @@ use serde::Deserialize;
 use validate::header;
 
 use super::{
-    Extension, ExtensionReader, Refused, Unit,
+    Extension, Others, Refused, Unit,
     extension::{self, Provider, rate_limit},
     spec,
 };
@@ -128,7 +128,7 @@ impl Unit for GlobalRateLimit {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let extension =
             written.extension_ref.ok_or_else(|| Refused::new("extensionRef", "it is missing; name who counts"))?;
         extension::named(&extension)?;
@@ -142,11 +142,11 @@ impl Unit for GlobalRateLimit {
         Ok(Self { descriptors: read.collect::<Result<_, _>>()?, by: By::Named(extension) })
     }
 
-    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
-        let By::Named(reference) = &self.by else { return Ok(self) };
-        let extension = extension::find(extensions, reference)?;
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let By::Named(reference) = &self.by else { return Ok(None) };
+        let extension = extension::find(others.extensions, reference)?;
         extension::of_member(&extension, "rateLimit", counter)?;
-        Ok(Self { by: By::This(extension), ..self })
+        Ok(Some(Self { by: By::This(extension), ..self.clone() }))
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::traffic_policy::{TrafficPolicySpec, secrets::SecretKeyReference};
+use api::traffic_policy::secrets::SecretKeyReference;
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{
@@ -16,7 +16,7 @@ use ir::rule::Slot;
 use serde::Deserialize;
 use validate::{Invalid, header};
 
-use super::{Deep, Refused, SecretReader, Unit, mutations, secret_store, spec};
+use super::{Deep, Others, Refused, SecretReader, Unit, mutations, secret_store, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
@@ -87,7 +87,7 @@ impl Unit for HeaderModifiers {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         if written.request.is_none() && written.response.is_none() {
             return Err(Refused::new("", "it says nothing; set request or response, or remove it"));
         }
@@ -96,11 +96,9 @@ impl Unit for HeaderModifiers {
         Ok(if written.names_secrets() { Self { written: Some(Box::new(written)), ..read } } else { read })
     }
 
-    fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
-        match self.written {
-            Some(written) => written.mutations(Some(secrets)).map(Self::of),
-            None => Ok(self),
-        }
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let mutations = self.written.as_ref().map(|written| written.mutations(Some(others.secrets)));
+        mutations.map(|mutations| mutations.map(Self::of)).transpose()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -171,7 +169,7 @@ impl Changes {
             let headers = headers.as_deref().unwrap_or_default();
             spec::at_most(headers, format_args!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
-                let headers = written.read(&format!("{field}.{list}[{index}]"), name, secrets)?;
+                let headers = written.read(format_args!("{field}.{list}[{index}]"), name, secrets)?;
                 // Before the rest is read: each may name all of a Secret.
                 header::changes(mutations.len() + headers.len()).map_err(Refused::at(field))?;
                 stored += headers.iter().filter(|(_, is_secret)| *is_secret).map(bytes_of).sum::<usize>();
@@ -204,7 +202,7 @@ impl Header {
     /// The headers that it comes to, each with whether its value is secret.
     fn read(
         &self,
-        field: &str,
+        field: fmt::Arguments<'_>,
         read_name: ReadName,
         secrets: Option<&dyn SecretReader>,
     ) -> Result<Vec<(HeaderValue, bool)>, Refused> {
@@ -212,7 +210,8 @@ impl Header {
         let read_name = |name: &str| read_name(name).map_err(Refused::at(format_args!("{field}.name")));
         match (&self.value, &self.secret_ref) {
             (Some(value), None) => {
-                let name = name.ok_or_else(|| Refused::new(field, "it must have a name beside its value"))?;
+                let without = || Refused::new(&field.to_string(), "it must have a name beside its value");
+                let name = name.ok_or_else(without)?;
                 let key = read_name(name)?;
                 let value = header::value(value).map_err(Refused::at(format_args!("{field}.value")))?;
                 Ok(vec![(HeaderValue { key, value, ..HeaderValue::default() }, false)])
@@ -228,7 +227,7 @@ impl Header {
                     read_name(name).map_err(|refused| Refused::new(&field, refused.message))
                 })
             }
-            _ => Err(Refused::new(field, "it must have a value, beside its name, or a secretRef")),
+            _ => Err(Refused::new(&field.to_string(), "it must have a value, beside its name, or a secretRef")),
         }
     }
 }

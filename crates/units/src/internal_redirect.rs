@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action};
 use ir::{filter::HeaderModifier, route::Handling, rule};
 use serde::Deserialize;
@@ -59,7 +58,7 @@ impl Unit for InternalRedirect {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let asked = written.max_redirects.map(|most| {
             u32::try_from(most).ok().filter(|most| *most > 0).ok_or_else(|| {
                 let invalid = Invalid::new(&most.to_string(), "it is no number of redirects", "use 1 or 2");
@@ -96,12 +95,13 @@ impl Unit for InternalRedirect {
             rule.backends.iter().filter_map(|backend| Some(&backend.changes.as_ref().ok()?.request_headers));
         let forges = std::iter::once(&rule.fields.request_headers).chain(of_shares).any(sets_what_no_client_could);
         if !forges {
-            rule.by_policy.internal_redirect = Some(rule::InternalRedirect {
+            let redirect = rule::InternalRedirect {
                 most: self.asked.unwrap_or(1).min(MOST_REDIRECTS),
                 codes: self.codes.clone(),
                 cross_scheme: self.cross_scheme.unwrap_or(false),
                 copied: self.copied.clone(),
-            });
+            };
+            rule.by_policy.internal_redirect = Some(redirect.into());
         }
         !forges
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
+use api::gateway_extension::ExtensionReference;
 use envoy::{
     extensions::programs::{self, Shown},
     slots,
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    ExtensionReader, Refused, Unit,
+    Others, Refused, Unit,
     extension::{self, Provider, jwt},
     spec,
 };
@@ -71,7 +71,7 @@ impl Unit for JwtAuth {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         match (written.extension_ref, written.disable) {
             (Some(extension), None) => {
                 extension::named(&extension)?;
@@ -82,19 +82,19 @@ impl Unit for JwtAuth {
         }
     }
 
-    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
-        let Self::Named(reference) = &self else { return Ok(self) };
-        let extension = extension::find(extensions, reference)?;
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let Self::Named(reference) = self else { return Ok(None) };
+        let extension = extension::find(others.extensions, reference)?;
         let jwt::Jwt { judges, asked, headers, hidden, enforces, .. } =
             extension::of_member(&extension, "jwt", Provider::jwt)?;
-        Ok(Self::By(Tokens {
+        Ok(Some(Self::By(Tokens {
             id: extension.id.clone(),
             name: judges.name().into(),
             asked: asked.clone(),
             headers: headers.clone(),
             hidden: hidden.clone(),
             enforces: *enforces,
-        }))
+        })))
     }
 
     fn slots(&self) -> Vec<Slot> {

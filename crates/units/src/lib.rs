@@ -32,6 +32,7 @@ mod header_modifiers;
 mod htpasswd;
 mod internal_redirect;
 mod jwt_auth;
+mod known;
 mod local_rate_limit;
 mod mutations;
 mod oauth2;
@@ -49,7 +50,11 @@ mod transformation;
 pub mod upstream;
 mod url_rewrite;
 
-use std::{borrow::Cow, fmt, sync::LazyLock};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
 use envoy::slots;
@@ -90,19 +95,18 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// What may be written. Its Deserialize refuses fields that it does not know.
     type Spec: DeserializeOwned;
 
-    /// Reads what is written; `policy` is all of the policy.
-    fn read(written: Self::Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused>;
+    /// Reads what is written, which is the same in whatever policy it is.
+    fn read(written: Self::Spec) -> Result<Self, Refused>;
 
-    /// The same with what stands in the Secrets that it names, which a unit that was read always is asked for; or why one of
-    /// these does not hold what it must.
-    fn with_secrets(self, _: &dyn SecretReader) -> Result<Self, Refused> {
-        Ok(self)
+    /// Refuses it beside what else its policy says.
+    fn beside(&self, _: &TrafficPolicySpec) -> Result<(), Refused> {
+        Ok(())
     }
 
-    /// The same with the providers that it names, which a unit that was read always is asked for; or why one of these cannot
-    /// be asked.
-    fn with_extensions(self, _: &dyn ExtensionReader) -> Result<Self, Refused> {
-        Ok(self)
+    /// The same with what stands in the Secrets and with the providers that it names, which a unit that was read always is
+    /// asked for; none of a unit that names none. Or why one of these does not hold what it must, or cannot be asked.
+    fn with_others(&self, _: &Others<'_>) -> Result<Option<Self>, Refused> {
+        Ok(None)
     }
 
     /// What it says in slots, each complete; the others of `SLOTS` are switched off.
@@ -291,12 +295,12 @@ macro_rules! units {
                 Self::place(field).map(|at| Self::DEEP[at])
             }
 
+            /// The kinds of objects for which each unit can be set, in the order of `FIELDS`.
+            const TARGETS: &'static [&'static [&'static str]] = &[$(<$module::$unit as Unit>::TARGETS),+];
+
             /// The kinds of objects for which the unit of a field can be set.
             pub fn targets_at(field: &str) -> &'static [&'static str] {
-                match field {
-                    $(<$module::$unit as Unit>::FIELD => <$module::$unit as Unit>::TARGETS,)+
-                    _ => &[],
-                }
+                Self::place(field).map_or(&[], |at| Self::TARGETS[at])
             }
 
             /// Whether the unit of a field stands in slots of the filter chain.
@@ -406,17 +410,21 @@ macro_rules! units {
                 Some(warning?.problem(Severity::Warning, Reason::UnsupportedValue, self.field()))
             }
 
-            fn read(
-                field: &str,
-                written: &Value,
-                policy: &TrafficPolicySpec,
-                others: &Others<'_>,
-            ) -> Result<Option<Self>, Problem> {
-                match field {
-                    $(<$module::$unit as Unit>::FIELD => {
-                        read_one(written, policy, others).map(|unit| Some(Self::$unit(Box::new(unit))))
-                    })+
-                    _ => Ok(None),
+            /// Reads what is written in a field, for each in the order of `FIELDS`.
+            const READ: &'static [fn(&Value) -> Result<Self, Refused>] =
+                &[$(|written| $module::$unit::read(spec::decode(written)?).map(|unit| Self::$unit(unit.into()))),+];
+
+            /// As [`Unit::beside`].
+            fn beside(&self, policy: &TrafficPolicySpec) -> Result<(), Refused> {
+                match self {
+                    $(Self::$unit(unit) => unit.beside(policy),)+
+                }
+            }
+
+            /// As [`Unit::with_others`].
+            fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+                match self {
+                    $(Self::$unit(unit) => Ok(unit.with_others(others)?.map(|unit| Self::$unit(unit.into()))),)+
                 }
             }
         }
@@ -494,13 +502,13 @@ pub struct Others<'a> {
     pub extensions: &'a dyn ExtensionReader,
 }
 
-/// What a policy says, in the order of [`AnyUnit`]; `written` is its spec as it is written.
+/// What a policy says, in the order of [`AnyUnit`].
 ///
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
-pub fn read(policy: &TrafficPolicySpec, written: &Value, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
-    let fields: Vec<_> = policy.fields.names().map(|name| (name, &written[name])).collect();
-    let written = by_unit(&fields)?.into_iter().map(|(field, value)| (AnyUnit::place(&field), field, value));
+pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
+    let written = by_unit(policy.fields.texts())?.into_iter();
+    let written = written.map(|(field, text)| (AnyUnit::place(&field), field, text));
     let (mut written, unsupported): (Vec<_>, Vec<_>) = written.partition(|(place, ..)| place.is_some());
     if let Some(((_, first, _), others)) = unsupported.split_first() {
         let others = others.iter().fold(String::new(), |others, (_, name, _)| others + ", nor is " + name);
@@ -510,11 +518,7 @@ pub fn read(policy: &TrafficPolicySpec, written: &Value, others: &Others<'_>) ->
         return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
     }
     written.sort_unstable_by_key(|(place, ..)| *place);
-    let said = written.into_iter().filter_map(|(place, _, written)| {
-        let field = AnyUnit::FIELDS[place?];
-        let unit = AnyUnit::read(field, written, policy, others).transpose()?;
-        Some(ParsedUnit { field, unit: unit.map(SharedUnit::from).map_err(Box::new) })
-    });
+    let said = written.into_iter().filter_map(|(place, _, text)| Some(read_one(place?, &text, policy, others)));
     Ok(said.collect())
 }
 
@@ -525,15 +529,18 @@ static GROUPS: LazyLock<Box<[&str]>> = LazyLock::new(|| {
     groups.into()
 });
 
-/// The fields of a policy as units have them, each with what is written there.
-fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a Value)>, Problem> {
-    let mut written: Vec<(Cow<'_, str>, &Value)> = Vec::with_capacity(fields.len());
-    for (name, value) in fields {
-        if !GROUPS.contains(name) {
-            written.push(((*name).into(), value));
+/// The field of a unit, and what is written there, in JSON.
+type Written<'a> = (Cow<'a, str>, Arc<str>);
+
+/// The fields of a policy as units have them.
+fn by_unit<'a>(fields: impl Iterator<Item = (&'a str, &'a Arc<str>)>) -> Result<Vec<Written<'a>>, Problem> {
+    let mut written: Vec<Written<'_>> = Vec::with_capacity(fields.size_hint().0);
+    for (name, text) in fields {
+        if !GROUPS.contains(&name) {
+            written.push((name.into(), text.clone()));
             continue;
         }
-        let Some(group) = value.as_object() else {
+        let Value::Object(group) = api::open_fields::parse(text) else {
             return Err(Refused::new("", "must be a mapping; correct or remove it").problem(
                 Severity::Refused,
                 Reason::Invalid,
@@ -541,7 +548,7 @@ fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a
             ));
         };
         let fields = group.iter().filter(|(_, value)| !value.is_null());
-        written.extend(fields.map(|(field, value)| (format!("{name}.{field}").into(), value)));
+        written.extend(fields.map(|(field, value)| (format!("{name}.{field}").into(), value.to_string().into())));
     }
     Ok(written)
 }
@@ -549,21 +556,21 @@ fn by_unit<'a>(fields: &[(&'a str, &'a Value)]) -> Result<Vec<(Cow<'a, str>, &'a
 /// The extensions that a policy names, whatever its units make of them, each with its field.
 pub fn extensions(policy: &TrafficPolicySpec) -> Vec<(String, ExtensionReference)> {
     // Nothing else is read.
-    let fields: Vec<_> = policy.fields.with("extensionRef").collect();
-    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value)).collect();
-    let named = by_unit(&fields).unwrap_or_default().into_iter().filter_map(|(field, value)| {
-        let reference = serde_json::from_value(value.get("extensionRef")?.clone()).ok()?;
-        Some((format!("spec.{field}.extensionRef"), reference))
+    let fields = policy.fields.texts().filter(|(_, text)| text.contains("extensionRef"));
+    let named = by_unit(fields).unwrap_or_default().into_iter().filter_map(|(field, text)| {
+        let reference = api::open_fields::parse(&text).get_mut("extensionRef")?.take();
+        Some((format!("spec.{field}.extensionRef"), serde_json::from_value(reference).ok()?))
     });
     named.collect()
 }
 
-/// Refuses a policy with a target for which `U` cannot be set.
-fn targets_allow<U: Unit>(policy: &TrafficPolicySpec) -> Result<(), Refused> {
+/// Refuses a policy with a target for which the unit at this place cannot be set.
+fn targets_allow(place: usize, policy: &TrafficPolicySpec) -> Result<(), Refused> {
+    let targets = AnyUnit::TARGETS[place];
     let refs = policy.target_refs.iter().map(|target| &target.kind);
     let mut kinds = refs.chain(policy.target_selectors.iter().map(|target| &target.kind));
-    let Some(kind) = kinds.find(|kind| !U::TARGETS.contains(&&***kind)) else { return Ok(()) };
-    let allowed: Vec<_> = U::TARGETS.iter().map(|kind| format!("{kind}s")).collect();
+    let Some(kind) = kinds.find(|kind| !targets.contains(&&***kind)) else { return Ok(()) };
+    let allowed: Vec<_> = targets.iter().map(|kind| format!("{kind}s")).collect();
     let message = format!(
         "it can be set for {} only, and the policy targets a {kind}; make two policies of it",
         allowed.join(" and ")
@@ -586,11 +593,17 @@ fn explain_one<U: Unit>(route: &Route) -> Option<String> {
     U::explain(&route)
 }
 
-fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<U, Problem> {
-    let refused = |refused: Refused| refused.problem(Severity::Refused, Reason::Invalid, U::FIELD);
-    let read =
-        || U::read(spec::decode(written)?, policy)?.with_secrets(others.secrets)?.with_extensions(others.extensions);
-    targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)
+/// What the field of the unit at this place says, which is written so.
+fn read_one(place: usize, text: &Arc<str>, policy: &TrafficPolicySpec, others: &Others<'_>) -> ParsedUnit {
+    let field = AnyUnit::FIELDS[place];
+    let read = || {
+        targets_allow(place, policy)?;
+        let unit = known::unit(field, text, || AnyUnit::READ[place](&api::open_fields::parse(text)))?;
+        unit.beside(policy)?;
+        Ok(unit.with_others(others)?.map_or(unit, SharedUnit::from))
+    };
+    let refused = |refused: Refused| Box::new(refused.problem(Severity::Refused, Reason::Invalid, field));
+    ParsedUnit { field, unit: read().map_err(refused) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::{bytes::any, extensions, slots};
 use envoy_types::pb::envoy::{
     config::{
@@ -71,7 +70,7 @@ impl Unit for LocalRateLimit {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { token_bucket, percent_enabled, percent_enforced } = written;
         let Some(bucket) = token_bucket else {
             if percent_enabled.is_none() && percent_enforced.is_none() {

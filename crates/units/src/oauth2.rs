@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
+use api::gateway_extension::ExtensionReference;
 use envoy::{secret::LoginSecret, slots};
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
@@ -15,7 +15,7 @@ use ir::rule::{ExtensionEntry, Slot};
 use serde::Deserialize;
 
 use super::{
-    Extension, ExtensionReader, Refused, Unit,
+    Extension, Others, Refused, Unit,
     extension::{self, Provider, jwt, unwrapped, wrapped_behind},
     spec,
 };
@@ -50,16 +50,16 @@ impl Unit for OAuth2 {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         extension::named(&written.extension_ref)?;
         Ok(Self::Named(written.extension_ref))
     }
 
-    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
-        let Self::Named(reference) = &self else { return Ok(self) };
-        let extension = extension::find(extensions, reference)?;
+    fn with_others(&self, others: &Others<'_>) -> Result<Option<Self>, Refused> {
+        let Self::Named(reference) = self else { return Ok(None) };
+        let extension = extension::find(others.extensions, reference)?;
         extension::of_member(&extension, "oauth2", Provider::oauth2)?;
-        Ok(Self::By(extension))
+        Ok(Some(Self::By(extension)))
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -4,7 +4,6 @@ mod parsed;
 
 use std::sync::LazyLock;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::{
     bytes::any,
     cel::{CelMatcher, HttpAttributesCelMatchInput},
@@ -95,7 +94,7 @@ impl Unit for Rbac {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let usage = match written.action.as_deref() {
             None | Some("Allow") => Use::Allow,
             Some("Deny") => Use::Deny,

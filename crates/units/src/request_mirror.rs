@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action};
 use ir::{route::Handling, rule::MirrorHost};
 use serde::Deserialize;
@@ -44,7 +43,7 @@ impl Unit for RequestMirror {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Spec { disable_shadow_host_suffix_append: disable, host_rewrite_literal: literal } = written;
         if disable.is_none() && literal.is_none() {
             let message = "it says nothing; set disableShadowHostSuffixAppend or hostRewriteLiteral, or remove it";

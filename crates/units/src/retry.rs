@@ -77,7 +77,7 @@ impl Unit for Retry {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let says_when = written.retry_on.iter().any(|condition| condition != rule::Retry::BY_STATUS);
         if !says_when && written.status_codes.is_empty() {
             return Err(Refused::new("", "it says nothing of when to try again; set retryOn or statusCodes"));
@@ -104,19 +104,21 @@ impl Unit for Retry {
             Refused::at("attempts")(invalid)
         })?;
         let per_try = spec::positive(written.per_try_timeout.as_deref(), "perTryTimeout")?;
-        let timeouts = policy.fields.get(Timeouts::FIELD);
-        let request = timeouts.as_ref().and_then(|timeouts| timeouts.get("request")?.as_str());
-        let request = request.and_then(|request| validate::duration::parse(request).ok());
-        if let (Some(per_try), Some(request)) = (per_try, request)
-            && !request.is_zero()
-            && per_try >= request
-        {
-            let message = "one try may not take as long as the whole request; shorten it, or lengthen timeouts.request";
-            return Err(Refused::new("perTryTimeout", message));
-        }
         let backoff = spec::positive(written.backoff_base_interval.as_deref(), "backoffBaseInterval")?;
         let backoff = backoff.unwrap_or(DEFAULT_BACKOFF);
         Ok(Self { conditions, codes, attempts, backoff, per_try })
+    }
+
+    fn beside(&self, policy: &TrafficPolicySpec) -> Result<(), Refused> {
+        let Some(per_try) = self.per_try else { return Ok(()) };
+        let timeouts = policy.fields.get(Timeouts::FIELD);
+        let request = timeouts.as_ref().and_then(|timeouts| timeouts.get("request")?.as_str());
+        let request = request.and_then(|request| validate::duration::parse(request).ok());
+        if request.is_none_or(|request| request.is_zero() || per_try < request) {
+            return Ok(());
+        }
+        let message = "one try may not take as long as the whole request; shorten it, or lengthen timeouts.request";
+        Err(Refused::new("perTryTimeout", message))
     }
 
     fn over(&self, other: &Self) -> Option<Self> {

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     ops::Deref,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use ir::{route::Handling, rule::Slot};
@@ -15,12 +15,32 @@ use crate::AnyUnit;
 #[derive(Clone)]
 pub struct SharedUnit(Arc<Shared>);
 
-struct Shared {
+pub(crate) struct Shared {
     unit: AnyUnit,
     slots: OnceLock<Box<[Slot]>>,
+    /// What is written in its field, of one that says no more than that.
+    written: Option<Arc<str>>,
 }
 
 impl SharedUnit {
+    /// One that says what is written, and no more.
+    pub(crate) fn written(unit: AnyUnit, text: Arc<str>) -> Self {
+        Self(Arc::new(Shared { unit, slots: OnceLock::new(), written: Some(text) }))
+    }
+
+    /// Whether it is made of what is written in this field.
+    pub(crate) fn is_written(&self, field: &str, text: &str) -> bool {
+        self.field() == field && self.0.written.as_deref() == Some(text)
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
+    pub(crate) fn upgrade(shared: &Weak<Shared>) -> Option<Self> {
+        shared.upgrade().map(Self)
+    }
+
     /// As [`AnyUnit::slots`].
     pub fn slots(&self) -> &[Slot] {
         self.0.slots.get_or_init(|| self.0.unit.slots().into())
@@ -38,7 +58,7 @@ impl SharedUnit {
 
 impl From<AnyUnit> for SharedUnit {
     fn from(unit: AnyUnit) -> Self {
-        Self(Arc::new(Shared { unit, slots: OnceLock::new() }))
+        Self(Arc::new(Shared { unit, slots: OnceLock::new(), written: None }))
     }
 }
 

@@ -1,6 +1,5 @@
 //! `statPrefix`: under which name Envoy counts requests.
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{
     route::Handling,
@@ -33,7 +32,7 @@ impl Unit for StatPrefix {
     };
     type Spec = String;
 
-    fn read(written: String, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: String) -> Result<Self, Refused> {
         let refused = |why: &str| {
             let remedy =
                 "use letters, digits, '_', '%', '.', '-', {{route_name}}, {{route_namespace}} and {{rule_name}}";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use envoy::route::{GuardedMatch, RouteAt};
 use ir::{
     RouteId,
-    filter::{HeaderModifier, Scheme},
+    filter::{HeaderChanges, HeaderModifier, Scheme},
     matching::{PathMatch, RequestMatch},
     route::{Fields, Handling},
     rule::{self, Action, Rule, Source, WeightedBackend},
@@ -51,7 +51,7 @@ fn others(secrets: &secrets::Store) -> Others<'_> {
 /// What a spec says, with these Secrets.
 fn read_all(spec: Value, secrets: &secrets::Store) -> Result<Vec<ParsedUnit>, Problem> {
     let spec = policy(spec);
-    read(&spec, &spec.written(), &others(secrets))
+    read(&spec, &others(secrets))
 }
 
 fn units(spec: Value) -> Vec<AnyUnit> {
@@ -172,6 +172,28 @@ fn a_rules_own_retry_wins_as_a_whole() {
     let (rule, holds) = applied(spec, Fields { retry: Some(own.clone().into()), ..Fields::default() });
     assert_eq!((rule.fields.retry, rule.fields.timeouts), (Some(own.into()), None));
     assert_eq!(holds, [false]);
+}
+
+#[test]
+fn what_policies_write_alike_is_judged_in_each_of_them_by_itself() {
+    let retry = json!({"retryOn": ["5xx"], "perTryTimeout": "2s"});
+    let alone = json!({"retry": retry});
+    let beside = json!({"retry": retry, "timeouts": {"request": "1s"}});
+    let on = |kind: &str| {
+        let target = json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": "x"});
+        json!({"targetRefs": [target], "autoHostRewrite": true})
+    };
+    let (route, gateway) = (on("HTTPRoute"), on("Gateway"));
+    for (sound, broken) in [(alone, beside), (route, gateway)] {
+        // Each is known while the other is read.
+        let before = units(sound.clone());
+        let (field, _) = refused(broken.clone());
+        assert_eq!(units(sound.clone()), before, "{field}");
+        assert_eq!(refused(broken).0, field);
+    }
+    let compression = |field: &str| units(json!({"compression": {field: {}}}));
+    let (responses, requests) = (compression("responseCompression"), compression("requestDecompression"));
+    assert_ne!(responses, requests);
 }
 
 #[test]
@@ -318,7 +340,9 @@ fn a_limit_counts_all_requests_unless_said_and_none_where_it_is_empty() {
 
 #[test]
 fn a_rule_that_sets_what_no_client_could_sends_redirects_to_the_client() {
-    let sets = |name: &str| HeaderModifier { set: vec![(name.into(), "a".into())], ..HeaderModifier::default() };
+    let sets = |name: &str| {
+        HeaderModifier::from(HeaderChanges { set: vec![(name.into(), "a".into())], ..HeaderChanges::default() })
+    };
     let follow = || json!({"internalRedirect": {}});
     for (name, holds) in [("x-user", true), ("X-Forwarded-For", false), ("x-envoy-retry-on", false), ("x_user", false)]
     {

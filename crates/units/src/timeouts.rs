@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::{
     envoy::config::route::v3::{Route, route::Action},
     google::protobuf::Duration as ProtoDuration,
@@ -43,7 +42,7 @@ impl Unit for Timeouts {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         if written.request.is_none() && written.stream_idle.is_none() {
             return Err(Refused::new("", "it says nothing; set request or streamIdle, or remove it"));
         }

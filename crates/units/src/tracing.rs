@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::{
     config::route::v3::{Route, Tracing as EnvoyTracing},
     r#type::{
@@ -127,7 +126,7 @@ impl Unit for Tracing {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let samplings = [
             spec::percent(written.client_sampling, "clientSampling")?,
             spec::percent(written.random_sampling, "randomSampling")?,

@@ -6,7 +6,6 @@
 mod program;
 mod template;
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{
@@ -149,7 +148,7 @@ impl Unit for Transformation {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let changes = |changes: Option<&Written>, direction| changes.map_or(Ok(Vec::new()), |all| all.read(direction));
         let changes = Changes {
             request: changes(written.request.as_ref(), Direction::Request)?,

@@ -1,6 +1,5 @@
 //! `urlRewrite`: how the path of a request is changed.
 
-use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action, route_action::HostRewriteSpecifier};
 use ir::{filter::PathModifier, route::Handling};
 use serde::Deserialize;
@@ -44,7 +43,7 @@ impl Unit for UrlRewrite {
     };
     type Spec = Spec;
 
-    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+    fn read(written: Spec) -> Result<Self, Refused> {
         let Some(PathRegex { pattern, substitution }) = written.path_regex else {
             return Err(Refused::new("pathRegex", "missing; set it, or remove urlRewrite"));
         };

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use serde::Deserialize;
 
 use super::{Protocol, port};
-use crate::Violation;
+use crate::{Violation, compact::namespace};
 
 /// A part of the endpoints of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -82,6 +82,7 @@ struct Raw {
 #[serde(default)]
 struct RawMeta {
     name: Arc<str>,
+    #[serde(deserialize_with = "namespace")]
     namespace: Arc<str>,
     labels: RawLabels,
 }

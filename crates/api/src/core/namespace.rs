@@ -22,11 +22,14 @@ impl Resource for Namespace {
     }
 }
 
+/// The label that every API server gives a Namespace: its name.
+const NAME: &str = "kubernetes.io/metadata.name";
+
 impl Namespace {
-    /// A Namespace with nothing but the label that every API server gives it.
+    /// A Namespace with nothing but that label.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
-        let labels = [("kubernetes.io/metadata.name".into(), Box::from(&*name))].into();
+        let labels = [(NAME, &*name)].into();
         Self { name, labels }
     }
 }
@@ -47,7 +50,7 @@ struct RawMeta {
 impl From<Raw> for Namespace {
     /// An API server always sets the name label; a manifest may leave it out, or lie.
     fn from(Raw { metadata: RawMeta { name, mut labels } }: Raw) -> Self {
-        labels.append(&mut Self::named(Arc::clone(&name)).labels);
+        labels.insert(NAME, &*name);
         Self { name, labels }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use crate::{Violation, meta::StringMap};
+use crate::{Violation, compact::namespace, meta::StringMap};
 
 /// A Secret. Its values never show in `Debug`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -57,6 +57,7 @@ struct Raw {
 #[serde(default)]
 struct RawMeta {
     name: Arc<str>,
+    #[serde(deserialize_with = "namespace")]
     namespace: Arc<str>,
     labels: StringMap,
 }
@@ -118,7 +119,7 @@ mod tests {
             "stringData": { "b": "plain" },
         }));
         assert_eq!(&*secret.r#type, "kubernetes.io/tls");
-        assert_eq!(secret.labels.get("app").map(|value| &**value), Some("shop"));
+        assert_eq!(secret.labels.get("app"), Some("shop"));
         assert_eq!(secret.data.get("a").map(|value| &**value), Some(&b"hello"[..]));
         assert_eq!(secret.data.get("b").map(|value| &**value), Some(&b"plain"[..]));
         assert_eq!(secret.data.get("c"), None);

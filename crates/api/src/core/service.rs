@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Protocol, port};
-use crate::{Violation, meta::StringMap};
+use crate::{Violation, compact::namespace, meta::StringMap};
 
 /// A Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -101,6 +101,7 @@ struct Raw {
 #[serde(default)]
 struct RawMetadata {
     name: Arc<str>,
+    #[serde(deserialize_with = "namespace")]
     namespace: Arc<str>,
     labels: StringMap,
 }

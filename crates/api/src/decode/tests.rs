@@ -361,8 +361,8 @@ fn metadata_that_is_read_is_kept() {
     let object = decode(manifest).expect("a GatewayClass").object;
     let metadata = object.metadata().expect("metadata");
     assert_eq!(metadata.generation, 3);
-    assert_eq!(metadata.labels.get("a").map(|value| &**value), Some("b"));
-    assert_eq!(metadata.annotations.get("c").map(|value| &**value), Some("d"));
+    assert_eq!(metadata.labels.get("a"), Some("b"));
+    assert_eq!(metadata.annotations.get("c"), Some("d"));
     assert_eq!(metadata.creation_timestamp.map(|time| time.to_string()).as_deref(), Some("2024-01-02T03:04:05Z"));
     assert_eq!(metadata.deletion_timestamp, None);
 }

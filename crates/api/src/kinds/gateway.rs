@@ -4,7 +4,7 @@ mod honoured;
 pub(super) mod rules;
 pub(super) mod schema;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ pub struct ListenerTlsConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificate_refs: Vec<SecretObjectReference>,
     /// Settings of the implementation.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub options: StringMap,
 }
 
@@ -287,10 +287,10 @@ open_enum! {
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayInfrastructure {
     /// Labels to put on what is deployed.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub labels: StringMap,
     /// Annotations to put on what is deployed.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub annotations: StringMap,
     /// An object with settings that the controller understands.
     #[serde(skip_serializing_if = "Option::is_none")]

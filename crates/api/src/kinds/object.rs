@@ -1,6 +1,6 @@
 //! Objects of every kind that is read, and how they are named: what follows from the list of kinds.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde_json::Value;
 
@@ -167,7 +167,7 @@ impl fmt::Display for Kind {
 }
 
 /// Names an object; prints as `HTTPRoute namespace/name`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectId {
     /// Kind.
     pub kind: Kind,
@@ -181,6 +181,21 @@ impl ObjectId {
     /// Kind, namespace and name as one key.
     pub fn new(kind: Kind, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { kind, namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// By kind, then by namespace, then by name. The objects of a namespace mostly have one text of its name.
+impl Ord for ObjectId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let is_same = Arc::ptr_eq(&self.namespace, &other.namespace);
+        let by_namespace = || if is_same { Ordering::Equal } else { self.namespace.cmp(&other.namespace) };
+        self.kind.cmp(&other.kind).then_with(by_namespace).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for ObjectId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

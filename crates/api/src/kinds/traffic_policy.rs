@@ -3,14 +3,19 @@
 mod rules;
 mod schema;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     Violation,
     meta::CustomResource,
+    open_fields,
     policy::{Targets, open_policy},
     resource,
-    schema::{Schema, Spec, rules::Broken},
+    schema::{
+        Schema, Spec,
+        openapi::{self, policy::TARGET_REFS},
+        rules::Broken,
+    },
 };
 
 pub mod secrets;
@@ -26,22 +31,26 @@ open_policy! {
 }
 
 impl TrafficPolicySpec {
-    /// The spec as it is written, to be judged and to be read.
-    pub fn written(&self) -> Value {
-        let mut written = self.fields.to_map();
-        let mut add = |name: &str, targets: Result<Value, _>| {
-            written.extend(
-                targets.ok().filter(|targets| *targets != Value::Array(Vec::new())).map(|it| (name.into(), it)),
-            );
-        };
-        add("targetRefs", serde_json::to_value(&self.target_refs));
-        add("targetSelectors", serde_json::to_value(&self.target_selectors));
-        written.into()
+    /// As [`violations`](crate::violations), in a part of the time: there are many policies, and most are sound.
+    pub fn violations(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if self.invalid.is_empty() && !self.target_refs.is_empty() {
+            let path = openapi::Path::Root("spec");
+            let path = openapi::Path::Field(&path, "targetRefs");
+            openapi::check_texts(&TARGET_REFS, &self.target_refs, path, &mut found);
+        }
+        found.extend(resource::violations(self, || self.judged()));
+        found
     }
 
-    /// As [`violations`](crate::violations), of what is [`written`](Self::written).
-    pub fn violations_of(&self, written: &Value) -> Vec<Violation> {
-        resource::violations(self, || Some(written))
+    /// What the schema says something of besides `targetRefs`, as it is written, if there is any.
+    fn judged(&self) -> Option<Value> {
+        let judged = self.fields.texts().filter(|(name, _)| schema::SPEC.says(name));
+        let mut judged: Map<_, _> = judged.map(|(name, text)| (name.to_owned(), open_fields::parse(text))).collect();
+        if !self.target_selectors.is_empty() {
+            judged.insert("targetSelectors".into(), serde_json::to_value(&self.target_selectors).ok()?);
+        }
+        (!judged.is_empty()).then_some(judged.into())
     }
 }
 

@@ -56,6 +56,14 @@ pub enum Node {
     Opaque,
 }
 
+impl Node {
+    /// Whether it says anything of the value that this key of a mapping has.
+    pub(crate) fn says(&self, key: &str) -> bool {
+        let Self::Object(fields) = self else { return false };
+        fields.iter().any(|field| field.name == key && !matches!(field.node, Self::Opaque))
+    }
+}
+
 /// What a string must be like.
 #[derive(Debug)]
 pub struct Text {
@@ -131,10 +139,7 @@ pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<
             }
         }
         (Node::List { min, max, unique, items }, Value::Array(values)) => {
-            if !(*min..=*max).contains(&values.len()) {
-                let rule = count_rule(*min, *max, "item");
-                found.push(Violation::new(path.to_string(), format_args!("{} items", values.len()), rule));
-            }
+            found.extend(check_length(values.len(), *min, *max, path));
             for (index, value) in values.iter().enumerate() {
                 check(items, value, Path::Item(&path, index), found);
             }
@@ -165,6 +170,35 @@ pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<
         // Types were settled when the object was decoded.
         _ => {}
     }
+}
+
+/// A mapping whose values are texts, which is not JSON.
+pub(crate) trait Texts {
+    /// The text that a key has.
+    fn text(&self, key: &str) -> Option<&str>;
+}
+
+/// As [`check`], of a list of such mappings whose items may be alike.
+pub(crate) fn check_texts(node: &Node, list: &[impl Texts], path: Path<'_>, found: &mut Vec<Violation>) {
+    let Node::List { min, max, items: Node::Object(fields), .. } = node else { return };
+    found.extend(check_length(list.len(), *min, *max, path));
+    for (index, item) in list.iter().enumerate() {
+        let path = Path::Item(&path, index);
+        for Field { name, required, node } in *fields {
+            let path = Path::Field(&path, name);
+            match (item.text(name), node) {
+                (Some(value), Node::Text(text)) => found.extend(text.check(value, path)),
+                (None, _) if *required => found.push(Violation::without_value(path.to_string(), "is missing: set it")),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn check_length(length: usize, min: usize, max: usize, path: Path<'_>) -> Option<Violation> {
+    let is_allowed = (min..=max).contains(&length);
+    (!is_allowed)
+        .then(|| Violation::new(path.to_string(), format_args!("{length} items"), count_rule(min, max, "item")))
 }
 
 /// A value that is not of the table's type.

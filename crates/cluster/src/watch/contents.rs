@@ -271,7 +271,7 @@ impl Contents {
 
     /// The watch says which labels an object has; none of one that is not there.
     pub(super) fn labelled(&mut self, id: &ObjectId, labels: Option<&StringMap>, there: &dyn Fn(&ObjectId) -> Known) {
-        let first = Selection { kind: id.kind, namespace: id.namespace.clone(), labels: StringMap::new() };
+        let first = Selection { kind: id.kind, namespace: id.namespace.clone(), labels: StringMap::default() };
         let of_namespace = self.selections.range_mut::<Selection, _>(first..);
         let of_namespace =
             of_namespace.take_while(|(selection, _)| selection.kind == id.kind && selection.namespace == id.namespace);

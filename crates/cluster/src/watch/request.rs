@@ -252,7 +252,7 @@ mod tests {
         let page = uri(Kind::Secret, None, &Ask::Page { next: Some("t+/=".into()), whole: false });
         assert!(page.contains("fieldSelector=type%21%3Dhelm.sh%2Frelease.v1%2Ctype%21%3D"), "{page}");
         assert!(page.contains("&limit=500&continue=t%2B%2F%3D"), "{page}");
-        let labels = [("app".into(), "shop".into())].into();
+        let labels = [("app", "shop")].into();
         let only = Only::Labelled(labels);
         let selected = ListWatch { target: Target::Selected(Kind::Secret), namespace: Some("n".into()), only };
         let selected = selected.request("v1", &Ask::Page { next: None, whole: false }, 240).expect("a request");
@@ -277,7 +277,7 @@ mod tests {
         let one = request(list_watch(Target::Content(Kind::Secret), Some("s")), Ask::Page { next: None, whole: false });
         assert_eq!(one.uri().to_string(), "/api/v1/namespaces/n/secrets?&fieldSelector=metadata.name%3Ds&limit=500");
         assert!(accept(&one).is_none_or(|accept| !accept.contains("Partial")), "{one:?}");
-        let labels = [("app".into(), "shop".into()), ("tier".into(), "".into())].into();
+        let labels = [("app", "shop"), ("tier", "")].into();
         let selected =
             ListWatch { only: Only::Labelled(labels), ..list_watch(Target::Selected(Kind::Secret), Some("s")) };
         let selected = request(selected, Ask::Page { next: None, whole: false });

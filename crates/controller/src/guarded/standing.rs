@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::{Kind, Object, Violation};
+use api::{Kind, Object, Violation, meta::StringMap};
 use records::quarantine::kept_manifest;
 
 /// What stands in the place of an object.
@@ -32,8 +32,8 @@ impl Standing {
         }
         let Some(mut targets) = object.targets_only(why()) else { return Self::Nothing };
         if let Some(metadata) = targets.metadata_mut() {
-            metadata.annotations.clear();
-            metadata.labels.clear();
+            metadata.annotations = StringMap::default();
+            metadata.labels = StringMap::default();
         }
         Self::Targets(targets)
     }

@@ -7,7 +7,7 @@ use ir::rule::Slot;
 
 use super::{
     Hash, Row, field_len, key_and_len,
-    readable::{Field, field},
+    readable::{self, Field, SLOTS, entry, field},
     short_name, tag, version,
 };
 
@@ -79,7 +79,11 @@ impl Alike {
 
     /// What the route configuration says.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.once.iter().map(|once| Slot { config: (*once.said.config).into(), ..once.off.clone() })
+        self.once.iter().map(|once| Slot {
+            config: (*once.said.config).into(),
+            parts: readable::parts(&once.said.config),
+            ..once.off.clone()
+        })
     }
 
     /// What each of its virtual hosts says, so that rows without words for a slot do without it.
@@ -107,9 +111,6 @@ impl Alike {
     }
 }
 
-/// The field of a route with what it says in slots.
-const SLOTS: u64 = tag::ROUTE_TYPED_PER_FILTER_CONFIG as u64;
-
 /// Appends the entry of a slot.
 fn switched_on(row: &mut Vec<u8>, slot: &Slot) {
     let body = field_len(1, slot.name.len()) + field_len(2, slot.config.len());
@@ -130,17 +131,4 @@ pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = (u64, Option<&[u8]>
         };
         Some((number, content, &before[..before.len() - rest.len()]))
     })
-}
-
-/// An entry of a map: its key, and its value.
-fn entry(entry: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (mut name, mut config) = (None, &[][..]);
-    for (number, content, _) in fields(entry) {
-        match number {
-            1 => name = Some(content?),
-            2 => config = content?,
-            _ => {}
-        }
-    }
-    Some((name?, config))
 }

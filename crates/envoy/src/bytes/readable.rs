@@ -4,7 +4,8 @@
 //! judged by `validate`; here its bytes are, whoever wrote them, so that no structure of a tenant that was let through
 //! reaches further than itself. Texts are UTF-8 by their type.
 
-use prost::encoding::decode_varint;
+use super::tag;
+use ir::rule::Slot;
 
 /// How deep Envoy lets messages nest below the outermost (protobuf's default).
 const MAX_NESTING: usize = 100;
@@ -88,6 +89,38 @@ pub fn parts(message: &[u8]) -> u64 {
     within(message, MAX_NESTING)
 }
 
+/// The same of an encoded route with these slots, whose parts are known.
+pub fn parts_of_route(route: &[u8], slots: &[Slot]) -> u64 {
+    let known = |(name, config): (&[u8], &[u8])| {
+        let slot = slots.iter().find(|slot| slot.name.as_bytes() == name && *slot.config == *config)?;
+        Some(2 + parts(name) + slot.parts)
+    };
+    let (mut rest, mut all) = (route, 0);
+    while let Some((number, field)) = field(&mut rest) {
+        let Field::Delimited(body) = field else { continue };
+        let of_slot = if number == SLOTS { entry(body).and_then(known) } else { None };
+        all += 1 + of_slot.unwrap_or_else(|| parts(body));
+    }
+    all
+}
+
+/// The field of a route with what it says in slots.
+pub(super) const SLOTS: u64 = tag::ROUTE_TYPED_PER_FILTER_CONFIG as u64;
+
+/// An entry of a map: its key, and its value.
+pub(super) fn entry(mut entry: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (mut name, mut config) = (None, &[][..]);
+    while let Some((number, field)) = field(&mut entry) {
+        match (number, field) {
+            (1, Field::Delimited(content)) => name = Some(content),
+            (2, Field::Delimited(content)) => config = content,
+            (1 | 2, Field::Scalar) => return None,
+            _ => {}
+        }
+    }
+    Some((name?, config))
+}
+
 fn within(message: &[u8], levels: usize) -> u64 {
     let (mut rest, mut parts) = (message, 0);
     while !rest.is_empty() {
@@ -100,7 +133,8 @@ fn within(message: &[u8], levels: usize) -> u64 {
     parts
 }
 
-/// Takes a number, which mostly is one byte long.
+/// Takes a number, which mostly is one byte long. Texts that are looked at as messages have many that are none, and
+/// [`prost::encoding::decode_varint`] takes memory to say so.
 #[inline]
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     match rest.split_first() {
@@ -108,8 +142,22 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
             *rest = after;
             Some(u64::from(*byte))
         }
-        _ => decode_varint(rest).ok(),
+        _ => long_varint(rest),
     }
+}
+
+fn long_varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for (at, byte) in rest.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if *byte < 0x80 {
+            // The tenth has room for one bit.
+            let fits = at < 9 || *byte < 2;
+            *rest = &rest[at + 1..];
+            return fits.then_some(number);
+        }
+    }
+    None
 }
 
 /// A field of a message.
@@ -179,6 +227,22 @@ mod tests {
             let mut message = Vec::new();
             delimited(&mut message, 1, text.as_bytes());
             assert_eq!(route(&message), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_messages_have_them() {
+        let mut written = Vec::new();
+        let numbers = (0..64).flat_map(|bit| [1 << bit, (1 << bit) - 1, u64::MAX - (1 << bit)]);
+        for number in numbers {
+            written.clear();
+            prost::encoding::encode_varint(number, &mut written);
+            let mut rest = &*written;
+            assert_eq!((varint(&mut rest), rest.len()), (Some(number), 0));
+        }
+        for wrong in [&[][..], &[0x80], &[0x80; 10], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]] {
+            assert_eq!(varint(&mut &*wrong), None);
+            assert!(prost::encoding::decode_varint(&mut &*wrong).is_err());
         }
     }
 

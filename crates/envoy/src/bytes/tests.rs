@@ -88,6 +88,18 @@ fn slots_stand_on_virtual_hosts_and_route_configurations_and_turn_their_versions
 }
 
 #[test]
+fn a_route_has_as_many_parts_whether_those_of_its_slots_are_known_or_not() {
+    let said = Any { type_url: "a type".into(), value: b"\x0a\x03abc".into() };
+    let slots = [slots::slot(slots::EXT_AUTH[0], &said), slots::off(slots::BUFFER), slots::on(slots::CSRF)];
+    let route = Route { name: "apps/shop/0/0".into(), ..Route::default() };
+    let entries = slots.iter().map(|slot| (slot.name, &*slot.config));
+    let route = Fields::of(&route).map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, entries).into_bytes();
+    for known in 0..=slots.len() {
+        assert_eq!(super::readable::parts_of_route(&route, &slots[..known]), super::readable::parts(&route));
+    }
+}
+
+#[test]
 fn what_rows_say_alike_turns_the_version_of_a_virtual_host_though_its_rows_say_the_same() {
     let row = |who: &str| {
         let slot = slots::slot(slots::EXT_AUTH[0], &Any { type_url: who.into(), ..Any::default() });

@@ -1,6 +1,6 @@
 //! What an Envoy route does besides choosing a cluster: headers, mirrors, retries, CORS, sessions.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use envoy_types::pb::{
     envoy::{
@@ -142,18 +142,17 @@ fn back_off(longest_first: Duration) -> RetryBackOff {
 }
 
 /// Configuration of the filters that a rule switches on, by filter.
-pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
-    let cors = rule.filters.cors.iter().flat_map(|written| {
-        [cors(written), slots::off(slots::CORS_WIDE)].map(|slot| (slot.name, slot.config.to_vec()))
-    });
+pub(super) fn per_filter_config<'a>(source: &Source, rule: &'a Rule) -> Vec<(&'static str, Cow<'a, [u8]>)> {
+    let written = |slot: Slot| (slot.name, slot.config.to_vec().into());
+    let cors = rule.filters.cors.iter().flat_map(|cors| [self::cors(cors), slots::off(slots::CORS_WIDE)]).map(written);
     let session = rule
         .session
         .as_ref()
-        .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
+        .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec().into()));
     // Whatever becomes of a call, its browser must be able to read it.
-    let web = (source.route.kind == RouteKind::GrpcRoute).then(|| slots::on(slots::GRPC_WEB));
-    let slots = web.iter().chain(&rule.slots).map(|Slot { name, config, .. }| (*name, config.to_vec()));
-    cors.chain(session).chain(slots).collect()
+    let web = (source.route.kind == RouteKind::GrpcRoute).then(|| slots::on(slots::GRPC_WEB)).map(written);
+    let slots = rule.slots.iter().map(|Slot { name, config, .. }| (*name, Cow::Borrowed(&**config)));
+    cors.chain(session).chain(web).chain(slots).collect()
 }
 
 /// What rules for other origins say in their slot, with the expressions in it.

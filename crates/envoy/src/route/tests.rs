@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ir::{
-    filter::{Cors, HeaderModifier, Mirror, PathModifier, Redirect, Rewrite, Scheme},
+    filter::{Cors, HeaderChanges, Mirror, PathModifier, Redirect, Rewrite, Scheme},
     matching::{PathMatch, RequestMatch},
     rule::{Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts},
 };
@@ -161,15 +161,17 @@ fn a_rule_with_nothing_but_broken_shares_answers_500() {
 fn changes_of_a_share_come_after_those_of_its_rule() {
     let pair = |name: &str, value: &str| (Arc::from(name), Arc::from(value));
     let mut filtered = share(Some(CLUSTERS[0]), 1);
-    filtered.request_headers =
-        HeaderModifier { set: vec![pair("both", "share")], add: vec![pair("added", "share")], remove: list(&["gone"]) };
+    let of_share =
+        HeaderChanges { set: vec![pair("both", "share")], add: vec![pair("added", "share")], remove: list(&["gone"]) };
+    filtered.request_headers = of_share.into();
     let mut rule = rule(Action::Forward(vec![filtered, share(Some(CLUSTERS[1]), 1)]));
-    rule.filters.request_headers = HeaderModifier {
+    let of_rule = HeaderChanges {
         set: vec![pair("both", "rule"), pair("gone", "rule"), pair("own", "rule")],
         add: vec![pair("added", "rule")],
         remove: list(&["removed"]),
     };
-    rule.filters.response_headers.remove = list(&["server"]);
+    rule.filters.request_headers = of_rule.into();
+    rule.filters.response_headers = HeaderChanges { remove: list(&["server"]), ..HeaderChanges::default() }.into();
     let built = built(&root(), &rule);
     assert_eq!(built["requestHeadersToAdd"], Value::Null);
     assert_eq!(built["responseHeadersToRemove"], json!(["server"]), "no share changes responses");
@@ -195,8 +197,8 @@ fn changes_of_a_share_come_after_those_of_its_rule() {
 #[test]
 fn header_values_are_literal() {
     let mut rule = forward();
-    rule.filters.request_headers.set = vec![("a".into(), "50% %REQ(x)%".into())];
-    rule.filters.request_headers.add = vec![("b".into(), "".into())];
+    let (set, add) = (vec![("a".into(), "50% %REQ(x)%".into())], vec![("b".into(), "".into())]);
+    rule.filters.request_headers = HeaderChanges { set, add, ..HeaderChanges::default() }.into();
     assert_eq!(
         built(&root(), &rule)["requestHeadersToAdd"],
         json!([

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use ir::{
     RouteId,
-    filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
+    filter::{
+        Cors, Filters, HeaderChanges, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite,
+        Scheme,
+    },
     matching::{Condition, Grpc, PathMatch, RequestMatch, ValueMatch},
     rule::{
         Action, BodyContent, BodyFormat, PolicyFields, Retry, Rule, SessionCarrier, SessionPersistence, Source,
@@ -152,11 +155,12 @@ fn formats() -> Vec<BodyFormat> {
 
 fn headers(tag: &str) -> HeaderModifier {
     let pair = |name: &str, value: &str| (Arc::from(name), Arc::from(value));
-    HeaderModifier {
+    let changes = HeaderChanges {
         set: vec![pair("x-set", tag), pair("x-format", "100% %REQ(x)% %%")],
         add: vec![pair("x-add", "a, \"b\""), pair("x-empty", "")],
         remove: vec!["x-remove".into()],
-    }
+    };
+    changes.into()
 }
 
 fn shares() -> Vec<Vec<WeightedBackend>> {

@@ -60,9 +60,7 @@ mod tests {
 
     #[test]
     fn each_form_selects_what_kubectl_selects_by_it() {
-        let labels = |pairs: &[(&str, &str)]| -> StringMap {
-            pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
-        };
+        let labels = |pairs: &[(&str, &str)]| -> StringMap { pairs.iter().copied().collect() };
         let (web, other, none) = (labels(&[("team", "web")]), labels(&[("team", "x"), ("a", "b")]), labels(&[]));
         for (text, expected) in [
             ("team=web", [true, false, false]),

@@ -180,7 +180,7 @@ fn edge_with(mode: &str) -> Object {
     let Object::Gateway(mut gateway) = gateway_with("gateway-0", &json!([listener])) else {
         unreachable!("it is a Gateway")
     };
-    gateway.metadata.annotations.insert("kgateway.dev/inherited-policy-priority".into(), mode.into());
+    gateway.metadata.annotations.insert("kgateway.dev/inherited-policy-priority", mode);
     Object::Gateway(gateway)
 }
 

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use api::meta::value_of;
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{
     RouteId,
@@ -63,8 +64,8 @@ pub(crate) fn file(scope: &Emitter<'_>, key: &RouteId, route: &Head) {
         scope.demand::<BucketRow>((children, bucket));
     };
     file(Children::InNamespace(key.namespace().clone()));
-    if let Some(label) = route.labels.get(LABEL) {
-        let label: Arc<str> = label.as_ref().into();
+    if let Some(label) = value_of(&route.labels, LABEL) {
+        let label: Arc<str> = label.into();
         file(Children::Labelled(label.clone(), Some(key.namespace().clone())));
         file(Children::Labelled(label, None));
     }
@@ -138,5 +139,9 @@ impl Lookup for ChildHead {
 
 fn head(scope: &Scope<'_>, route: &RouteId) -> Option<Child> {
     let head = scope.get::<RouteHead>(route)?;
-    Some(Child { parents: head.parents.clone(), label: head.labels.get(LABEL).cloned(), uid: head.uid.clone() })
+    Some(Child {
+        parents: head.parents.clone(),
+        label: value_of(&head.labels, LABEL).map(Into::into),
+        uid: head.uid.clone(),
+    })
 }

@@ -6,7 +6,7 @@ use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteId,
     delegation::{Children, PlacedMatch, SortMethod},
-    matching::{Age, At, Match, Path, Specificity, Step, Within},
+    matching::{Age, At, Match, Path, Step, Within},
     route::{Annotations, Head, MatchSpec},
     settings::Consent,
 };
@@ -41,7 +41,7 @@ impl Outcome {
     /// Notes that the match which comes next lies below match number `ordinal` of the parent.
     fn lies_below(&mut self, ordinal: u32, parent: &Match, next: &Match) {
         let place = u32::try_from(self.matches.len()).unwrap_or(u32::MAX);
-        let covers = asks_for(parent) == asks_for(next);
+        let covers = parent.specificity() == next.specificity();
         self.below.entry(ordinal).or_default().extend(covers.then_some(place));
     }
 }
@@ -151,7 +151,7 @@ impl PlacedRoute {
                     let Some(parent) = above.matches.get(ordinal as usize) else { continue };
                     if inner.lies_below(&parent.written).is_ok() {
                         outcome.lies_below(ordinal, &parent.written, &read.written);
-                        let narrower = |other: &PlacedMatch| asks_for(&parent.written) < asks_for(&other.written);
+                        let narrower = |other: &PlacedMatch| parent.written.specificity() < other.written.specificity();
                         if around.is_none_or(narrower) {
                             around = Some(parent);
                         }
@@ -187,7 +187,7 @@ impl PlacedRoute {
         matching: u32,
     ) -> Arc<[Step]> {
         let mut at = At {
-            specificity: asks_for(written),
+            specificity: Some(written.specificity()),
             gives_way: false,
             weight: Reverse(self.annotations.weight),
             position: 0,
@@ -220,7 +220,7 @@ fn within(written: &PlacedMatch) -> Within {
         Some(Step::At(at) | Step::Left(at)) => &*at.within.0,
         Some(Step::Last) | None => &[],
     };
-    Within(asks_for(&written.written).into_iter().chain(above.iter().copied()).collect())
+    Within(std::iter::once(written.written.specificity()).chain(above.iter().copied()).collect())
 }
 
 /// The path prefix at or below which all lies that a match takes which is an expression, and stands below one of its parent.
@@ -230,11 +230,6 @@ fn below(parent: &PlacedMatch, written: &Match) -> Option<Arc<str>> {
         (Path::Regex(_), Path::Exact(_) | Path::Regex(_)) => parent.below.clone(),
         (Path::Exact(_) | Path::Prefix(_), _) => None,
     }
-}
-
-/// How much a match asks for, the part of it that stands first.
-fn asks_for(written: &Match) -> Option<Specificity> {
-    written.requests().next().map(|request| request.specificity())
 }
 
 /// A match in few words.

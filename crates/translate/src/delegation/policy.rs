@@ -198,7 +198,7 @@ fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restrictio
         Some(allowed) => Some(match (&allowed.names, &allowed.selector) {
             (Some(names), None) => Namespaces::Named(names.clone()),
             (None, Some(selector)) => {
-                selector.matches(&api::meta::StringMap::new()).map_err(|error| {
+                selector.matches(&api::meta::StringMap::default()).map_err(|error| {
                     Fault::at(Reason::Invalid, format!("{field}.namespaces.selector.{error}"), "correct the selector")
                 })?;
                 Namespaces::Labelled(selector.clone())

@@ -41,7 +41,7 @@ const OURS: &str = "portcullis.dev/";
 /// What of a Gateway is kept with its policies.
 fn kept_of(gateway: &api::Gateway) -> api::Gateway {
     let api::Gateway { metadata, spec } = gateway;
-    let priority = metadata.annotations.get_key_value(annotations::PRIORITY);
+    let priority = metadata.annotations.get(annotations::PRIORITY);
     let listeners = spec.listeners.iter().map(|listener| Listener {
         name: listener.name.clone(),
         port: listener.port,
@@ -53,7 +53,7 @@ fn kept_of(gateway: &api::Gateway) -> api::Gateway {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             labels: metadata.labels.clone(),
-            annotations: priority.map(|(name, value)| (name.clone(), value.clone())).into_iter().collect(),
+            annotations: priority.map(|priority| (annotations::PRIORITY, priority)).into_iter().collect(),
             ..ObjectMeta::default()
         },
         spec: GatewaySpec {

@@ -251,6 +251,12 @@ impl Level {
         Self { priority, ..self }
     }
 
+    /// Whether each unit is said by one policy alone.
+    pub(super) fn says_each_once(&self) -> bool {
+        let is_first = |at: usize| self.units[..at].iter().all(|before| before.key != self.units[at].key);
+        self.units.iter().enumerate().all(|(at, supplied)| supplied.with.is_empty() && is_first(at))
+    }
+
     /// Whether a policy of it is broken.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.is_some()
@@ -259,6 +265,21 @@ impl Level {
     /// Whether nothing is said.
     pub(super) fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.broken.is_none() && self.keeper.is_none()
+    }
+
+    /// Where policies stand that say this, those before counting first.
+    #[cfg(test)]
+    pub(super) fn saying(owner: ObjectId, policies: impl Iterator<Item = (ObjectId, Vec<ParsedUnit>)>) -> Self {
+        let mut level = Self::new(owner);
+        for (id, units) in policies {
+            if !level.policies.contains(&id) {
+                let order = Order { closeness: Closeness::Whole, weight: Reverse(0), created: 0 };
+                level.units.extend(units.iter().map(|parsed| Supplied::new(&id, parsed, order)));
+                level.policies.push(id);
+            }
+        }
+        level.add_up();
+        level
     }
 
     fn new(owner: ObjectId) -> Self {

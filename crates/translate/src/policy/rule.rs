@@ -9,7 +9,7 @@ use units::AnyUnit;
 
 use super::{
     level::{Broken, Kept, Level, without},
-    merge::{Broken as BrokenUnit, Merged, all_merged, keys, merge_each},
+    merge::{Broken as BrokenUnit, Merged, all_merged, are_plain, keys, merge_each, over_all},
     wide::{SlotWord, SlotWords, WideActions, WidePriority},
 };
 use crate::{
@@ -84,7 +84,7 @@ tables! {
 }
 
 /// What delegating rules hand down to the rules below, which have most of it in common: it is found out once for all of them.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Inherited {
     /// What each of them says, from the nearest on.
     levels: Box<[Arc<Level>]>,
@@ -94,6 +94,21 @@ pub(crate) struct Inherited {
     slots: Arc<[&'static str]>,
     /// All their policies, each once.
     policies: Arc<[ObjectId]>,
+    /// As [`are_plain`].
+    are_plain: bool,
+}
+
+/// Nothing.
+impl Default for Inherited {
+    fn default() -> Self {
+        Self {
+            levels: Box::default(),
+            units: Box::default(),
+            slots: Arc::default(),
+            policies: Arc::default(),
+            are_plain: true,
+        }
+    }
 }
 
 impl Inherited {
@@ -103,7 +118,8 @@ impl Inherited {
         let units = all_merged((1..).zip(all())).collect();
         let slots = levels.iter().fold(Arc::default(), |slots, level| level.slots_with(&slots));
         let policies = policies(all());
-        Self { levels, units, slots, policies }
+        let are_plain = are_plain(all());
+        Self { levels, units, slots, policies, are_plain }
     }
 
     /// The DelegationPolicy by which nothing below switches off what it inherits, if there is one.
@@ -166,8 +182,12 @@ impl Level {
         let policies = if self.policies.is_empty() { inherited.policies.clone() } else { policies(own()) };
         let besides = keys(std::iter::once(&self).chain(wider()));
         let handed_down = inherited.units.iter().filter(|merged| besides.binary_search(&merged.key).is_err()).cloned();
-        let said = merge_each(levels().enumerate(), besides.iter().copied());
-        let mut units: Vec<_> = said.chain(handed_down).collect();
+        let mut units: Vec<_> = if inherited.are_plain && wider().next().is_none() && self.says_each_once() {
+            over_all(&self, &inherited.units)
+        } else {
+            merge_each(levels().enumerate(), besides.iter().copied()).collect()
+        };
+        units.extend(handed_down);
         units.sort_unstable_by_key(|merged| merged.key);
         // Whatever it is, nothing of it is written.
         let given_way = words.iter().filter_map(|(field, word)| {

@@ -59,7 +59,7 @@ impl SecretStore for All<'_, '_> {
     }
 
     fn labelled(&self, namespace: &Arc<str>, labels: &StringMap) -> Vec<Arc<Secret>> {
-        let Some((key, value)) = labels.first_key_value() else { return Vec::new() };
+        let Some((key, value)) = labels.first() else { return Vec::new() };
         let label = (namespace.clone(), key.clone(), value.clone());
         let named = self.0.group::<SecretsLabelled>(&label);
         let secrets = named.iter().filter_map(|(name, ())| self.get(&NsName::new(namespace.clone(), name.clone())));

@@ -121,6 +121,7 @@ impl<'a> PlacedRule<'a> {
             routes: EnvoyRoutes::Everywhere(routes),
             clusters: Box::default(),
             entries: Box::default(),
+            says_alike: false,
             lacks: Box::default(),
             session: None,
             policies: None,

@@ -206,6 +206,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_deref().cloned()).collect();
         entries.sort_unstable();
         entries.dedup();
+        let says_alike = envoy::alike::may_say(&unwritten.rule.slots);
         let routes = match answered {
             AnsweredBy::Rule => unwritten.routes(excluded, &mut meter, &mut findings),
             AnsweredBy::Children(handling) => {
@@ -217,6 +218,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             routes,
             clusters: clusters.into(),
             entries: entries.into(),
+            says_alike,
             lacks,
             session: session.map(Box::new),
             policies: policies.found(effective),

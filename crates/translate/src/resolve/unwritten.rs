@@ -262,7 +262,8 @@ impl Priced {
         }
         let prefix = || matching.guard().cloned().unwrap_or_default();
         let cost = taken.map(|taken| Arc::new(Cost { prefix: prefix(), nanos: taken.nanos }));
-        let memory = weight::route(&row) + weight::of_rule(rule) + states + weight::of_match(request, *taken);
+        let memory =
+            weight::route(&row, &rule.slots) + weight::of_rule(rule) + states + weight::of_match(request, *taken);
         Some(EnvoyRoute { steps, order: part.order(), row, below: placed.below.clone(), refused, cost, memory })
     }
 }

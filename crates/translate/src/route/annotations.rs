@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn metadata(name: &str, value: &str) -> ObjectMeta {
-        ObjectMeta { annotations: [(name.into(), value.into())].into(), ..ObjectMeta::default() }
+        ObjectMeta { annotations: [(name, value)].into(), ..ObjectMeta::default() }
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         for (value, demands, told) in
             [("true", true, 0), ("True", true, 0), ("false", false, 0), ("", false, 0), ("ture", true, 1)]
         {
-            let labels = [(REQUIRE_AUTH.into(), value.into())].into();
+            let labels = [(REQUIRE_AUTH, value)].into();
             let metadata = ObjectMeta { labels, ..ObjectMeta::default() };
             assert_eq!((read(&metadata).requires_auth, problems(&metadata).len()), (demands, told), "{value}");
         }

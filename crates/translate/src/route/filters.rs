@@ -12,7 +12,7 @@ use api::{
 };
 use ir::{
     Problem, Reason, RouteId, RouteKind,
-    filter::{HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
+    filter::{HeaderChanges, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
 use units::{Refused, cors};
@@ -173,9 +173,9 @@ fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: Arguments<'_>) -> Re
 }
 
 fn headers(written: &HttpHeaderFilter, field: Arguments<'_>) -> Result<HeaderModifier, Problem> {
-    let mut modifier = HeaderModifier::default();
+    let mut changes = HeaderChanges::default();
     validate::header::changes(written.set.len() + written.add.len()).map_err(at(field))?;
-    for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
+    for (list, name, into) in [(&written.set, "set", &mut changes.set), (&written.add, "add", &mut changes.add)] {
         into.reserve_exact(list.len());
         for (index, header) in list.iter().enumerate() {
             let place = format_args!("{field}.{name}[{index}]");
@@ -188,15 +188,15 @@ fn headers(written: &HttpHeaderFilter, field: Arguments<'_>) -> Result<HeaderMod
             }
         }
     }
-    modifier.remove.reserve_exact(written.remove.len());
+    changes.remove.reserve_exact(written.remove.len());
     for (index, name) in written.remove.iter().enumerate() {
         let name: Arc<str> =
             validate::header::modifiable_name(name).map_err(at(format_args!("{field}.remove[{index}]")))?.into();
-        if !modifier.remove.contains(&name) {
-            modifier.remove.push(name);
+        if !changes.remove.contains(&name) {
+            changes.remove.push(name);
         }
     }
-    Ok(modifier)
+    Ok(changes.into())
 }
 
 fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: Arguments<'_>) -> Result<MirrorSpec, Problem> {

@@ -35,7 +35,7 @@ pub(super) fn read(written: Written<'_>, rules: impl Iterator<Item = RuleHead>) 
     Head {
         uid: metadata.uid.clone(),
         created: metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
-        labels: metadata.labels.clone(),
+        labels: metadata.labels.entries().clone(),
         annotations: annotations::read(metadata),
         parents: parents.iter().map(parent_ref).collect(),
         hostnames: read.into(),

@@ -32,7 +32,7 @@ pub(super) fn entries(
     if let (Some(truncated), Some(condition)) =
         (&truncated, list.last_mut().and_then(|(_, conditions)| conditions.first_mut()))
     {
-        condition.message = bounded(and_notes(&condition.message, slice::from_ref(truncated)));
+        condition.message = bounded(and_notes(condition.message.clone(), slice::from_ref(truncated)));
     }
     let ancestors = list.into_iter().map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
         ancestor_ref,
@@ -45,6 +45,9 @@ pub(super) fn entries(
 
 /// What is to be said of ancestors for which a status has no room.
 fn truncated(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> {
+    if left_out.is_empty() {
+        return None;
+    }
     let name = |(ancestor, _): &(ParentReference, _)| {
         let ParentReference { kind, name, namespace, .. } = ancestor;
         format!("{kind} {}/{name}", namespace.as_deref().unwrap_or_default())
@@ -54,7 +57,7 @@ fn truncated(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> 
         "a status names {MAX_ANCESTORS} ancestors, and the policy has more: {}; have several policies share the targets",
         listed_with(", ", &names)
     );
-    (!names.is_empty()).then(|| Problem::new(Severity::Warning, Reason::TooManyAncestors, "", message))
+    Some(Problem::new(Severity::Warning, Reason::TooManyAncestors, "", message))
 }
 
 /// What a policy of a namespace targets, as an ancestor.

@@ -212,7 +212,7 @@ impl<'a> Gateway<'a> {
             conditions.yes("InsecureFrontendValidationMode", insecure.reason, insecure.to_string());
         }
         if let Some((reason, why)) = &self.unjudged {
-            conditions.no("portcullis.dev/Validation", *reason, &**why);
+            conditions.no("portcullis.dev/Validation", *reason, why.to_string());
         }
         if let Some(told) = frozen(self.scope, || self.key.clone().id(Kind::Gateway)) {
             conditions.frozen(&told);
@@ -242,7 +242,7 @@ impl<'a> Gateway<'a> {
         if invalid.is_empty() {
             conditions.yes("Accepted", Reason::Accepted, and_notes("the Gateway is served", &self.ignored()));
         } else if invalid.len() < self.listeners.len() {
-            conditions.yes("Accepted", Reason::ListenersNotValid, and_notes(&listed(&invalid), &self.ignored()));
+            conditions.yes("Accepted", Reason::ListenersNotValid, and_notes(listed(&invalid), &self.ignored()));
         } else {
             conditions.no("Accepted", Reason::ListenersNotValid, listed(&invalid));
         }
@@ -252,7 +252,7 @@ impl<'a> Gateway<'a> {
         if let Some(fault) = &self.model.refused {
             conditions.no("Programmed", Reason::Invalid, fault.to_string());
         } else if let Some(words) = &self.unsent {
-            conditions.no("Programmed", Reason::Invalid, words);
+            conditions.no("Programmed", Reason::Invalid, words.to_owned());
         } else if self.listeners.iter().all(|state| state.withheld.is_some()) {
             conditions.no("Programmed", Reason::Invalid, "no listener can be served: see the listeners' conditions");
         } else if let Some(missing) = &self.infrastructure.missing {

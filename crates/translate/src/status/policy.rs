@@ -11,7 +11,7 @@ use api::{
     status::{Condition, PolicyStatus as Status},
 };
 use engine::{Derived, Emitter, Scope};
-use ir::{Problem, Reason, Severity};
+use ir::{Problem, Reason, RouteId, Severity};
 use units::Gateways;
 
 use super::{
@@ -24,11 +24,12 @@ use crate::{
     gateway::policy::{TakesAddresses, Traced},
     tables::{
         edition::Source,
-        input::{RewritePolicies, TrafficPolicies},
+        input::{ObjectKey, RewritePolicies, TrafficPolicies},
         policy::{
-            InvalidPolicies, Override, Overrides, PolicyGateways, PolicyRow, Sections, StandingCounts, Standings,
-            UsedEntry, Why, Winner,
+            InvalidPolicies, Override, Overrides, Policy, PolicyGateways, PolicyRow, Sections, StandingCounts,
+            Standings, UsedEntry, Why, Winner,
         },
+        route::RouteHead,
     },
     target::{key_of, no_section, section, target_kind, weight_problem},
     words::MAX_LISTED,
@@ -114,7 +115,8 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     notes.extend(warnings);
     let gateways = scope.group::<PolicyGateways>(id);
-    if let Some(Ok(units)) = scope.get::<PolicyRow>(&Source::live(id.clone())).as_ref().map(|policy| &policy.units) {
+    let policy = scope.get::<PolicyRow>(&Source::live(id.clone()));
+    if let Some(Ok(units)) = policy.as_ref().map(|policy| &policy.units) {
         let sound = || units.iter().filter_map(|said| said.unit.as_ref().ok());
         notes.extend(sound().filter_map(|unit| unit.warning(&AppliesTo { scope, policy: id })));
     }
@@ -132,7 +134,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec
         notes.push(note);
     }
     let mut problems = Vec::new();
-    let at_gateways = conditions(scope, id, written, &notes, !gateways.is_empty(), &mut problems);
+    let at_gateways = conditions(scope, id, written, policy.as_deref(), &notes, !gateways.is_empty(), &mut problems);
     let mut ancestors: Vec<_> =
         gateways.iter().map(|(gateway, ())| (gateway_ref(gateway), at_gateways.clone())).collect();
     // One that came to a tree that is kept stands at no Gateway yet.
@@ -157,16 +159,18 @@ fn conditions(
     scope: &Scope<'_>,
     id: &ObjectId,
     written: &Written<'_>,
+    policy: Option<&Policy>,
     notes: &[Problem],
     applies: bool,
     problems: &mut Vec<Problem>,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::new(written.metadata.generation);
-    let policy = scope.get::<PolicyRow>(&Source::live(id.clone()));
     let faults: Vec<_> = policy.iter().flat_map(|policy| policy.faults()).collect();
-    match (scope.get::<InvalidPolicies>(id), &faults[..]) {
+    // Whether a TrafficPolicy is valid nobody else decides.
+    let invalid = (id.kind == Kind::RewritePolicy).then(|| scope.get::<InvalidPolicies>(id)).flatten();
+    match (invalid, &faults[..]) {
         (Some(invalid), []) => {
-            conditions.no("Accepted", invalid.reason, &*invalid.error);
+            conditions.no("Accepted", invalid.reason, invalid.error.to_string());
             problems.push(Problem::new(Severity::Replaced, invalid.reason, "spec.replacePrefix", &*invalid.error));
         }
         (_, [first, ..]) => {
@@ -196,7 +200,7 @@ fn conditions(
     if applies && !unused.is_empty() {
         let named: Vec<_> = unused.iter().map(|(field, prefix)| format!("{field}{prefix}")).collect();
         let message = format!("no routing prefix is that of {}; correct it, or remove it", listed(&named));
-        conditions.yes("portcullis.dev/UnusedReplacement", Reason::UnusedReplacement, &message);
+        conditions.yes("portcullis.dev/UnusedReplacement", Reason::UnusedReplacement, message.clone());
         problems.push(Problem::new(Severity::Warning, Reason::UnusedReplacement, &unused[0].0, message));
     }
     conditions.done()
@@ -217,7 +221,7 @@ fn attached(scope: &Scope<'_>, id: &ObjectId, conditions: &mut Conditions) {
     if counts.places() + counts.yields == 0
         && let Some(told) = frozen(scope, || id.clone())
     {
-        return conditions.no("Attached", told.reason, &*told.message);
+        return conditions.no("Attached", told.reason, told.message.to_string());
     }
     let loses = counts.lost > 0 && (is_of_kgateway || counts.in_force() == 0);
     if loses {
@@ -320,14 +324,21 @@ fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(Pare
         let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
         let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
         let wanted = section(target.section_name.as_ref());
-        let problem = match (scope.get::<Sections>(&object), &wanted) {
-            (None, _) => {
-                let message = format!("{object} does not exist; create it, or correct the name");
-                let field = format!("spec.targetRefs[{index}].name");
-                Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message)
+        let is_there = match (&wanted, RouteId::of(&object)) {
+            // As most policies mean it: what its rules are called is nobody's concern.
+            (None, Some(route)) => scope.get::<RouteHead>(&route).is_some(),
+            _ => scope.get::<Sections>(&object).is_some(),
+        };
+        let problem = if is_there {
+            let Some(section) = wanted else { continue };
+            if scope.get::<Sections>(&object).is_some_and(|sections| sections.contains(&section)) {
+                continue;
             }
-            (Some(sections), Some(section)) if !sections.contains(section) => no_section(&object, section, index),
-            _ => continue,
+            no_section(&object, &section, index)
+        } else {
+            let message = format!("{object} does not exist; create it, or correct the name");
+            let field = format!("spec.targetRefs[{index}].name");
+            Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message)
         };
         missing.push((target_ref(&id.namespace, target), problem));
     }

@@ -214,7 +214,7 @@ impl Parent {
         self.partially_invalid(problems, &mut conditions);
         self.programmed(problems, waits, &mut conditions);
         if let (Some(superseded), None) = (&self.superseded, self.refused()) {
-            conditions.no("portcullis.dev/Serving", Reason::Superseded, &**superseded);
+            conditions.no("portcullis.dev/Serving", Reason::Superseded, superseded.to_string());
         }
         if let Some(told) = frozen {
             conditions.frozen(told);
@@ -248,7 +248,7 @@ impl Parent {
 
     fn programmed(&self, problems: &RouteProblems, waits: Option<&str>, conditions: &mut Conditions) {
         if let (Some(waits), None) = (waits, &self.detached) {
-            return conditions.no("kgateway.dev/Programmed", Reason::ValidationPending, waits);
+            return conditions.no("kgateway.dev/Programmed", Reason::ValidationPending, waits.to_owned());
         }
         let unprogrammed: Vec<_> = problems.faults.iter().chain(&problems.empty).collect();
         if !unprogrammed.is_empty() && self.detached.is_none() {

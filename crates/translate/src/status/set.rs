@@ -92,7 +92,7 @@ fn admitted(scope: &Emitter<'_>, key: &NsName, head: &Head, gateway: &NsName) ->
             let message = format!(
                 "port {port} is not served, since an Envoy refuses what is said of it; ask the owner of the Gateway"
             );
-            conditions.no("Programmed", Reason::Invalid, &message);
+            conditions.no("Programmed", Reason::Invalid, message.clone());
             problems.push(Problem::new(Severity::Refused, Reason::Invalid, "", message));
         }
         _ => entries.programmed(whole, &mut conditions),
@@ -182,7 +182,7 @@ impl Entries {
             conditions.yes("Accepted", Reason::Accepted, and_notes("the listeners are served", ignored));
             return true;
         } else {
-            conditions.yes("Accepted", Reason::ListenersNotValid, and_notes(&listed(&self.invalid), ignored));
+            conditions.yes("Accepted", Reason::ListenersNotValid, and_notes(listed(&self.invalid), ignored));
             return true;
         }
         false

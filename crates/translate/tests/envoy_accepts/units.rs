@@ -21,7 +21,7 @@ fn secrets() -> Everywhere {
 /// Routes that say what a unit says, one for each of its places; none where it is refused.
 fn routes_of(spec: &Value) -> Vec<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(spec.clone()).unwrap();
-    let units = ::units::read(&spec, &spec.written(), &Others { secrets: &secrets(), extensions: &Everybody })
+    let units = ::units::read(&spec, &Others { secrets: &secrets(), extensions: &Everybody })
         .unwrap_or_default()
         .into_iter()
         .filter_map(|said| said.unit.ok());

@@ -30,6 +30,18 @@ fn each_unit_is_merged_as_its_rule_says_and_the_preferred_one_wins() {
 }
 
 #[test]
+fn each_slot_tells_how_many_parts_it_has() {
+    for (field, samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::SAMPLES) {
+        for json in [Some(samples.one), Some(samples.other), samples.off].into_iter().flatten() {
+            let unit = sample(field, json);
+            for slot in unit.slots().into_iter().chain(unit.wide_slots("n/p")) {
+                assert_eq!(slot.parts, envoy::bytes::readable::parts(&slot.config), "{field}: {}", slot.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_switches_off_is_never_merged() {
     for (field, samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::SAMPLES) {
         let (one, other) = (sample(field, samples.one), sample(field, samples.other));

@@ -72,6 +72,17 @@ fn with(spec: Value, data: Value) -> AnyUnit {
     read_with(spec, &store(data)).expect("a unit that is served")
 }
 
+#[test]
+fn what_names_one_secret_alike_says_what_is_in_it_where_each_reads_it() {
+    let spec = json!({"basicAuth": {"secretRef": {"name": "s"}}});
+    let (one, other) = (json!({".htpasswd": format!("a:{HASH}")}), json!({".htpasswd": format!("a:{OTHER}")}));
+    let first = with(spec.clone(), one.clone());
+    let second = with(spec.clone(), other);
+    assert_ne!(first, second);
+    assert_eq!(with(spec.clone(), one), first);
+    assert!(read_with(spec, &store(json!({}))).is_err());
+}
+
 /// Where and why a unit has a fault with a Secret that has this.
 fn fault(spec: Value, data: Value) -> (String, String) {
     let Problem { field, message, .. } = read_with(spec, &store(data)).expect_err("a fault");

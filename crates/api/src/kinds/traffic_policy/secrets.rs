@@ -186,9 +186,8 @@ mod tests {
     fn secrets_are_selected_in_the_namespace_of_the_policy() {
         let spec = json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"app": "shop"}}}});
         let selections = selections(&policy(&spec));
-        let selects = |namespace: &str, label: &str| {
-            selections[0].selects(namespace, &[("app".into(), label.into()), ("b".into(), "c".into())].into())
-        };
+        let selects =
+            |namespace: &str, label: &str| selections[0].selects(namespace, &[("app", label), ("b", "c")].into());
         assert!(selects("n", "shop") && !selects("m", "shop") && !selects("n", "other"));
     }
 }

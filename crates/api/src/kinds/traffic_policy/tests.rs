@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -51,7 +52,12 @@ fn policy(spec: &Value) -> TrafficPolicySpec {
 }
 
 fn broken(spec: &Value) -> Vec<String> {
-    violations(&decoded(spec).object).iter().map(ToString::to_string).collect()
+    let told = |violations: Vec<Violation>| violations.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let object = decoded(spec).object;
+    let broken = told(violations(&object));
+    let Object::TrafficPolicy(policy) = object else { panic!("another kind") };
+    assert_eq!(told(policy.spec.violations()), broken, "the short way tells the same");
+    broken
 }
 
 /// A value of the field's type.
@@ -118,7 +124,7 @@ fn targets_and_the_rewrite_are_kept_as_written() {
     }));
     assert_eq!(spec.target_refs[0].section_name.as_deref(), Some("s"));
     assert_eq!(spec.target_refs[1], LocalPolicyTargetReference::default());
-    assert_eq!(spec.target_selectors[0].match_labels.get("a").map(|value| &**value), Some("b"));
+    assert_eq!(spec.target_selectors[0].match_labels.get("a"), Some("b"));
     let rewrite = spec.fields.get("urlRewrite").expect("a rewrite");
     assert_eq!(rewrite["pathRegex"], json!({ "pattern": "^/a(.*)$", "substitution": "/b\\1" }));
 }
@@ -183,5 +189,66 @@ fn what_the_schema_refuses_is_told_with_field_and_remedy() {
     ];
     for (spec, message) in cases {
         assert_eq!(broken(&spec).join("\n"), message);
+    }
+}
+
+/// Texts that are sound in one place or another, and some that are so nowhere.
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("gateway.networking.k8s.io".to_owned()),
+        Just("HTTPRoute".to_owned()),
+        Just("Gateway".to_owned()),
+        Just("GRPCRoute".to_owned()),
+        Just("Service".to_owned()),
+        Just("a-name".to_owned()),
+        Just(String::new()),
+        Just("Not.A_Name!".to_owned()),
+        Just("a".repeat(254)),
+    ]
+}
+
+fn target() -> impl Strategy<Value = Value> {
+    (texts(), texts(), texts(), proptest::option::of(texts())).prop_map(|(group, kind, name, section)| {
+        let mut target = json!({ "group": group, "kind": kind, "name": name });
+        if let Some(section) = section {
+            target["sectionName"] = section.into();
+        }
+        target
+    })
+}
+
+fn selector() -> impl Strategy<Value = Value> {
+    (texts(), texts(), proptest::option::of(texts())).prop_map(|(group, kind, section)| {
+        let mut target = json!({ "group": group, "kind": kind, "matchLabels": { "a": "b" } });
+        if let Some(section) = section {
+            target["sectionName"] = section.into();
+        }
+        target
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_short_way_tells_what_the_schema_and_the_rules_tell(
+        refs in proptest::collection::vec(target(), 0..18),
+        selectors in proptest::collection::vec(selector(), 0..3),
+        pattern in prop_oneof![Just(None), Just(Some(1)), Just(Some(1_025))],
+        others in any::<[bool; 4]>(),
+    ) {
+        let mut spec = json!({ "targetRefs": refs, "targetSelectors": selectors });
+        if let Some(length) = pattern {
+            spec["urlRewrite"] = json!({ "pathRegex": { "pattern": "a".repeat(length), "substitution": "" } });
+        }
+        let values = [
+            ("autoHostRewrite", json!(true)),
+            ("statPrefix", json!("s")),
+            ("tracing", json!({})),
+            ("cors", json!({ "anything": 1 })),
+        ];
+        for ((field, value), _) in values.into_iter().zip(others).filter(|(_, is_set)| *is_set) {
+            spec[field] = value;
+        }
+        // What both tell is compared there.
+        broken(&spec);
     }
 }

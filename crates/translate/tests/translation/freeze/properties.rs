@@ -264,7 +264,7 @@ proptest! {
     fn incremental_equals_from_scratch_with_editions(start in objects(), batches in batches(), heard in any::<u64>()) {
         let start = start.into_values().map(|object| match object {
             Object::Gateway(mut gateway) => {
-                gateway.metadata.annotations.insert(wide::FAILURE_MODE.into(), "FreezeConfig".into());
+                gateway.metadata.annotations.insert(wide::FAILURE_MODE, "FreezeConfig");
                 Object::Gateway(gateway)
             }
             object => object,

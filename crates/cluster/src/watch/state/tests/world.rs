@@ -268,7 +268,7 @@ impl World {
             let known = self.known.get(key);
             let id = ObjectId::new(*kind, namespace.as_str(), name.as_str());
             let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
-            let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().expect("text").into()));
+            let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().expect("text")));
             let labels = labels.collect();
             let is_selected = *kind == Kind::Secret && selections.iter().any(|it| it.selects(namespace, &labels));
             let shown = shown && (!kind.is_read_by_reference() || named.contains(&id) || is_selected);
