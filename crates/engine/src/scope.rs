@@ -48,7 +48,7 @@ impl Scope<'_> {
         if self.check_place(place, READ, T::NAME, key) {
             self.check_depth(place, store.depth(key), READ, T::NAME, key);
         }
-        let (node, row) = match store.read(self.core, key, self.node) {
+        let (node, row, mut value) = match store.read(self.core, key, self.node) {
             Ok(read) => read,
             Err(miss) => {
                 self.frame.borrow_mut().reads.push(Read::Miss(miss));
@@ -66,11 +66,11 @@ impl Scope<'_> {
         if stale && store.is_lookup() {
             self.core.count(store.compute(self.core, row));
             troubled = self.core.graph.borrow().is_troubled(node);
+            value = store.value(row);
         }
         if troubled && let Some(fault) = self.core.poison(node) {
             fault.spread();
         }
-        let value = store.value(row);
         if value.is_none() {
             self.name(T::NAME, key);
         }

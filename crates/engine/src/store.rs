@@ -50,6 +50,11 @@ fn shared<V>(nothing: &mut Option<Arc<V>>, value: V) -> Arc<V> {
 }
 
 impl<T: Table> Data<T> {
+    fn found(&self, row: Row) -> (NodeId, Row, Held<T>) {
+        let slot = self.rows.slot(row);
+        (slot.node, row, slot.payload.clone())
+    }
+
     fn note_change(&mut self, row: Row, old: Option<&Arc<T::Value>>) {
         if let Some(changes) = &mut self.changes {
             changes.note(row, &self.rows.slot(row).key, old);
@@ -114,19 +119,20 @@ impl<T: Table> TableStore<T> {
         (data.rows.slot(row).node, row)
     }
 
-    /// The same for `reader`, if the key has a row; what else it takes note of is that there is none.
-    pub(crate) fn read(&self, core: &Core, key: &T::Key, reader: NodeId) -> Result<(NodeId, Row), Miss> {
-        if self.is_lookup() {
-            return Ok(self.node(core, key));
-        }
+    /// The node and row of a key for `reader`, with its value as it is; what else it takes note of is that there is no row.
+    pub(crate) fn read(&self, core: &Core, key: &T::Key, reader: NodeId) -> Result<(NodeId, Row, Held<T>), Miss> {
         let data = &mut *self.data.borrow_mut();
+        if self.is_lookup() {
+            let row = self.intern(core, data, key);
+            return Ok(data.found(row));
+        }
         let place = self.place;
         let missed = |hash| {
             let miss = Miss { place, hash };
             core.graph.borrow_mut().claim_miss(miss, reader).then_some(miss)
         };
         let row = data.rows.intern_unless(key, missed, |row| self.make(core, row, key))?;
-        Ok((data.rows.slot(row).node, row))
+        Ok(data.found(row))
     }
 
     /// The depth of a key.
