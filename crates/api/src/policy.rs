@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{meta::StringMap, schema::openapi::Texts};
+use crate::meta::StringMap;
 
 /// Names an object of the policy's namespace, or a section of it.
 ///
@@ -25,18 +25,6 @@ pub struct LocalPolicyTargetReference {
     /// The one part of the object that is meant, such as a rule of a route, by its name; all of it if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
-}
-
-impl Texts for LocalPolicyTargetReference {
-    fn text(&self, key: &str) -> Option<&str> {
-        match key {
-            "group" => Some(&self.group),
-            "kind" => Some(&self.kind),
-            "name" => Some(&self.name),
-            "sectionName" => self.section_name.as_deref(),
-            _ => None,
-        }
-    }
 }
 
 /// Selects objects of the policy's namespace by their labels, or a section of each.

@@ -1,13 +1,27 @@
 //! What policies of all kinds have in common: their targets, and the status that Gateway API gives them.
 
+use crate::policy::LocalPolicyTargetReference;
+
 use super::{
-    Node, Pattern,
+    Node, Pattern, Texts,
     route::PARENT_REFERENCE,
     values::{
         ANY_MAP, ANY_TEXT, CONTROLLER_NAME, GROUP, KIND, NAME, SECTION_NAME, list, map_list, matching, number, one_of,
         optional, required, text,
     },
 };
+
+impl Texts for LocalPolicyTargetReference {
+    fn text(&self, key: &str) -> Option<&str> {
+        match key {
+            "group" => Some(&self.group),
+            "kind" => Some(&self.kind),
+            "name" => Some(&self.name),
+            "sectionName" => self.section_name.as_deref(),
+            _ => None,
+        }
+    }
+}
 
 pub(crate) static TARGET_REFS: Node = list(1, 16, &TARGET_REF);
 static TARGET_REF: Node = Node::Object(&[
