@@ -25,13 +25,12 @@ impl From<HeaderChanges> for HeaderModifier {
     }
 }
 
-const NOTHING: HeaderChanges = HeaderChanges { set: Vec::new(), add: Vec::new(), remove: Vec::new() };
+static NOTHING: HeaderChanges = HeaderChanges { set: Vec::new(), add: Vec::new(), remove: Vec::new() };
 
 impl Deref for HeaderModifier {
     type Target = HeaderChanges;
 
     fn deref(&self) -> &HeaderChanges {
-        static NOTHING: HeaderChanges = self::NOTHING;
         self.0.as_deref().unwrap_or(&NOTHING)
     }
 }

@@ -4,8 +4,9 @@
 //! judged by `validate`; here its bytes are, whoever wrote them, so that no structure of a tenant that was let through
 //! reaches further than itself. Texts are UTF-8 by their type.
 
-use super::tag;
 use ir::rule::Slot;
+
+use super::tag;
 
 /// How deep Envoy lets messages nest below the outermost (protobuf's default).
 const MAX_NESTING: usize = 100;

@@ -1,7 +1,5 @@
 //! What policies of all kinds have in common: their targets, and the status that Gateway API gives them.
 
-use crate::policy::LocalPolicyTargetReference;
-
 use super::{
     Node, Pattern, Texts,
     route::PARENT_REFERENCE,
@@ -10,6 +8,7 @@ use super::{
         optional, required, text,
     },
 };
+use crate::policy::LocalPolicyTargetReference;
 
 impl Texts for LocalPolicyTargetReference {
     fn text(&self, key: &str) -> Option<&str> {
