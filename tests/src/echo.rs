@@ -9,6 +9,7 @@ mod websocket;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -92,6 +93,7 @@ struct State {
     name: String,
     address: SocketAddr,
     seen: Mutex<VecDeque<Echoed>>,
+    total: AtomicUsize,
     attempts: respond::Attempts,
 }
 
@@ -114,6 +116,7 @@ impl Echo {
             name: name.to_owned(),
             address,
             seen: Mutex::default(),
+            total: AtomicUsize::new(0),
             attempts: respond::Attempts::default(),
         });
         let task = tokio::spawn(accept(listener, tls, Arc::clone(&state)));
@@ -130,7 +133,12 @@ impl Echo {
         &self.state.name
     }
 
-    /// How many of the requests seen satisfy `predicate`.
+    /// How many requests were seen, remembered or not.
+    pub fn total(&self) -> usize {
+        self.state.total.load(Ordering::Relaxed)
+    }
+
+    /// How many of the requests remembered satisfy `predicate`.
     pub fn count(&self, mut predicate: impl FnMut(&Echoed) -> bool) -> usize {
         let seen = self.state.seen.lock();
         let seen = seen.unwrap_or_else(PoisonError::into_inner);
@@ -265,6 +273,7 @@ impl State {
             seen.pop_front();
         }
         seen.push_back(echoed.clone());
+        self.total.fetch_add(1, Ordering::Relaxed);
         echoed
     }
 }

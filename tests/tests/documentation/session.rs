@@ -218,11 +218,11 @@ impl Session {
         }
         let receiver = copied(&said).and_then(|name| self.backends.iter().find(|backend| backend.name() == name));
         let answer = eventually(TIMEOUT, async || {
-            let seen = receiver.map(|receiver| receiver.count(|_| true));
+            let seen = receiver.map(Echo::total);
             let answer = Answer::read(&text(&self.bash(&asked).await?))?;
             answer.is(&said, self.before.as_deref())?;
             if let (Some(receiver), Some(seen)) = (receiver, seen) {
-                let copy = async || if receiver.count(|_| true) > seen { Ok(()) } else { Err("no copy came") };
+                let copy = async || if receiver.total() > seen { Ok(()) } else { Err("no copy came") };
                 eventually(TIMEOUT, copy).await.map_err(anyhow::Error::msg)?;
             }
             Ok::<_, anyhow::Error>(answer)
