@@ -10,6 +10,7 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::objects;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::wait::{TIMEOUT, eventually};
+use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 4;
@@ -36,14 +37,18 @@ pub(super) fn file(name: &str, content: String) -> (String, String) {
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     tally: Arc<Tally>,
+    /// Read by every request for as long as it is under way.
+    under_way: Arc<RwLock<()>>,
     tasks: JoinSet<Result<()>>,
 }
 
 impl Load {
     pub(super) fn start(target: &Target) -> Self {
-        let mut load = Self { stop: Arc::default(), tally: Arc::default(), tasks: JoinSet::new() };
+        let mut load =
+            Self { stop: Arc::default(), tally: Arc::default(), under_way: Arc::default(), tasks: JoinSet::new() };
         for _ in 0..CONNECTIONS {
             let (target, stop, tally) = (target.clone(), Arc::clone(&load.stop), Arc::clone(&load.tally));
+            let under_way = Arc::clone(&load.under_way);
             load.tasks.spawn(async move {
                 let request = Request::get("example.com", "/load");
                 let mut open = None;
@@ -54,6 +59,7 @@ impl Load {
                         tally.connections.fetch_add(1, Ordering::Relaxed);
                         open.insert(Connection::open(&target).await?)
                     };
+                    let _under_way = under_way.read().await;
                     let number = tally.sent.fetch_add(1, Ordering::Relaxed);
                     let response = connection.send(&request).await.with_context(|| format!("request {number}"))?;
                     ensure!(response.status == 200, "request {number}: {} {}", response.status, response.body);
@@ -69,6 +75,11 @@ impl Load {
 
     pub(super) fn sent(&self) -> usize {
         self.tally.sent.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no request is under way, and holds the next ones back for as long as what is returned lives.
+    pub(super) async fn hold(&self) -> impl Drop {
+        self.under_way.write().await
     }
 
     /// Fails with the first request that failed; gives how many were sent.
