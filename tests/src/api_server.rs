@@ -45,7 +45,7 @@ use crate::process::{Process, freeze, root, thaw};
 const ATTEMPTS: usize = 3;
 
 /// How long a start may take that takes some seconds on an idle machine.
-const STARTING: Duration = Duration::from_mins(1);
+const STARTING: Duration = Duration::from_mins(5);
 
 /// Garbage is collected later than Go does by itself: a start takes a quarter less of a core, and 300 MB more.
 const ENVIRONMENT: [(&str, &str); 1] = [("GOGC", "400")];

@@ -14,7 +14,7 @@ use crate::wait::{TIMEOUT, eventually};
 
 /// How long a start may take. A debug build computes for seconds what the largest trees of the tests come to, while others
 /// run.
-const STARTING: Duration = Duration::from_mins(1);
+const STARTING: Duration = Duration::from_mins(5);
 
 /// A running `portcullis run`; it is killed when this is dropped.
 #[derive(Debug)]

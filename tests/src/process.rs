@@ -250,7 +250,8 @@ impl Process {
         let mut children = Vec::new();
         // Each thread has the children that it started.
         for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
-            let list = std::fs::read_to_string(thread?.path().join("children"))?;
+            // A thread may end meanwhile.
+            let Ok(list) = std::fs::read_to_string(thread?.path().join("children")) else { continue };
             children.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
         }
         Ok(children)

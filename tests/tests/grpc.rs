@@ -4,7 +4,7 @@
 mod web;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -152,7 +152,7 @@ async fn statuses_trailers_deadlines_and_streams_pass() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_broken_is_unavailable_and_what_nobody_serves_unimplemented() -> Result<()> {
     let callee = Callee::start("callee").await?;
-    let gone = { Callee::start("gone").await?.address() };
+    let gone = (Ipv4Addr::LOCALHOST, ports::free_port()?).into();
     let policy = "
 ---
 apiVersion: gateway.kgateway.dev/v1alpha1

@@ -51,25 +51,29 @@ async fn what_runs_proxies_is_put_right_and_metrics_tell_what_goes_on() -> Resul
     })
     .await?;
 
-    let metrics = world.portcullis.admin("/metrics").await?.body;
-    let value = |metric: &str| -> Result<f64> {
+    let value = |metrics: &str, metric: &str| -> Result<f64> {
         let line = metrics.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
         Ok(line.with_context(|| format!("no {metric}"))?.parse()?)
     };
-    for at_least_once in [
-        "portcullis_leader",
-        "portcullis_applies_total{kind=\"Service\",result=\"applied\"}",
-        "portcullis_apply_foreign_changes_total",
-        "portcullis_watch_lists_total{kind=\"Gateway\"}",
-        "portcullis_watch_events_total{kind=\"Gateway\"}",
-        "portcullis_status_writes_total{result=\"written\"}",
-        "portcullis_batch_events_sum",
-    ] {
-        ensure!(value(at_least_once)? >= 1.0, "{at_least_once}: {metrics}");
-    }
+    let metrics = eventually(TIMEOUT, async || {
+        let metrics = world.portcullis.admin("/metrics").await?.body;
+        for at_least_once in [
+            "portcullis_leader",
+            "portcullis_applies_total{kind=\"Service\",result=\"applied\"}",
+            "portcullis_apply_foreign_changes_total",
+            "portcullis_watch_lists_total{kind=\"Gateway\"}",
+            "portcullis_watch_events_total{kind=\"Gateway\"}",
+            "portcullis_status_writes_total{result=\"written\"}",
+            "portcullis_batch_events_sum",
+        ] {
+            ensure!(value(&metrics, at_least_once)? >= 1.0, "{at_least_once}: {metrics}");
+        }
+        anyhow::Ok(metrics)
+    })
+    .await?;
     // Nobody asks for budgets here, so that they are not watched.
-    ensure!(value("portcullis_watch_lists_total{kind=\"PodDisruptionBudget\"}").is_err(), "{metrics}");
-    let silence = value("portcullis_watch_silence_seconds{kind=\"Gateway\"}")?;
+    ensure!(value(&metrics, "portcullis_watch_lists_total{kind=\"PodDisruptionBudget\"}").is_err(), "{metrics}");
+    let silence = value(&metrics, "portcullis_watch_silence_seconds{kind=\"Gateway\"}")?;
     ensure!((0.0..75.0).contains(&silence), "{silence}");
     world.portcullis.check()
 }

@@ -266,6 +266,7 @@ async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Resul
     let services: Api<Service> = Api::namespaced(server.client().await?, &namespace);
     let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;
     seen.until_synced(&[Kind::Service]).await?;
+    seen.news();
 
     proxy.silence();
     create(&services, "unheard").await?;
@@ -296,8 +297,8 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
         Seen::listen(server.client_of("default", "blind").await?, options(&[Kind::HttpRoute, Kind::Secret]));
     let no_routes = |seen: &Seen| seen.absent.contains(&Kind::HttpRoute);
     blind.until("no routes", no_routes).await?;
-    blind.until("the refusal", |seen| seen.stale.contains_key(&Kind::Secret)).await?;
-    ensure!(blind.stale[&Kind::Secret].contains("answered 403"), "{:?}", blind.stale);
+    let refused = |seen: &Seen| seen.stale.get(&Kind::Secret).is_some_and(|why| why.contains("answered 403"));
+    blind.until("the refusal", refused).await?;
 
     server.apply_crds(Channel::Standard).await?;
     server.apply(&kgateway_crds()).await?;

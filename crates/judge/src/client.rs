@@ -245,8 +245,12 @@ mod tests {
         frame::answer(&Answer::Hello(Build::named(BUILD).expect("a build")))
     }
 
-    /// A judge that says who it is, and then does this once with each client; and a client that waits little.
+    const LITTLE: Duration = Duration::from_millis(300);
+    const LONG: Duration = Duration::from_mins(1);
+
+    /// A judge that says who it is, and then does this once with each client; and a client that waits this long.
     fn hostile<F: Future<Output = io::Result<()>> + Send>(
+        patience: Duration,
         then: impl Fn(UnixStream) -> F + Send + Sync + 'static,
     ) -> (tempfile::TempDir, Client) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -259,7 +263,7 @@ mod tests {
                 let _: io::Result<()> = then(stream).await;
             }
         });
-        (folder, Client::waiting(path, Duration::from_millis(300)))
+        (folder, Client::waiting(path, patience))
     }
 
     async fn connected(client: &Client) {
@@ -288,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_judge_that_hangs_is_given_up_and_another_is_asked() {
-        let (_folder, client) = hostile(async |mut stream: UnixStream| {
+        let (_folder, client) = hostile(LITTLE, async |mut stream: UnixStream| {
             request(&mut stream).await?;
             std::future::pending().await
         });
@@ -298,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_judge_that_reads_nothing_is_given_up() {
-        let (_folder, client) = hostile(async |_stream: UnixStream| std::future::pending().await);
+        let (_folder, client) = hostile(LITTLE, async |_stream: UnixStream| std::future::pending().await);
         connected(&client).await;
         let large = Job { bootstrap: vec![0; 8 << 20].into(), fragments: 1 };
         assert!(why(client.run(large).await).contains("does not answer"));
@@ -312,7 +316,7 @@ mod tests {
             Bytes::from_static(&[0xff; 64]),
             Bytes::from_static(&[0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 77]),
         ] {
-            let (_folder, client) = hostile(move |mut stream: UnixStream| {
+            let (_folder, client) = hostile(LONG, move |mut stream: UnixStream| {
                 let lie = lie.clone();
                 async move {
                     request(&mut stream).await?;
@@ -328,7 +332,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_answers_again_is_asked_again() {
-        let (_folder, client) = hostile(async |mut stream: UnixStream| {
+        let (_folder, client) = hostile(LONG, async |mut stream: UnixStream| {
             let id = request(&mut stream).await?;
             stream.write_all(&frame::answer(&Answer::Of(id, Outcome::TooExpensive))).await
         });

@@ -156,7 +156,6 @@ async fn a_controller_that_crashes_while_nobody_answers_takes_nothing_from_its_p
     world.says("HTTPRoute", "healthy", "Accepted", "True").await?;
     world.says("Gateway", "edge", "Programmed", "True").await?;
     let before = updates(&edge.proxy.envoy).await?;
-    let written = writes(&world.replica, "");
 
     world.replica.way.refuse(500, None);
     world.replica.portcullis.crash().await?;
@@ -172,6 +171,7 @@ async fn a_controller_that_crashes_while_nobody_answers_takes_nothing_from_its_p
     .await?;
     ensure!(updates(&edge.proxy.envoy).await? == before, "it was sent something");
     edge.proxy.answers("/healthy", 200).await?;
+    let written = writes(&world.replica, "");
 
     world.replica.way.pass();
     world.replica.portcullis.wait_until_ready().await?;

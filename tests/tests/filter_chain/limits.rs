@@ -101,7 +101,8 @@ async fn a_limit_from_the_documentation_holds_whoever_connects_and_whatever_star
     world.becomes("served", &Request::get(COUNTED, "/"), |response| response.status == 200).await?;
     let old = Mutex::new(Connection::open(&world.target).await?);
     ensure!(old.lock().await.send(&of("old")).await?.status == 200, "not served");
-    world.limit("")?;
+    // Nobody is let in because the service is slow.
+    world.limit("    timeout: 10s\n")?;
     // A connection that was open before is counted, and ends where the limit is.
     let last = eventually(TIMEOUT, async || {
         let response = old.lock().await.send(&of("old")).await?;

@@ -1,9 +1,10 @@
 //! Programs in the place of Envoy.
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 /// A program that is called as Envoy is, and does this with the bootstrap `data` that it was given.
@@ -35,8 +36,14 @@ impl Fake {
         ensure!(Path::new(python).exists(), "there is no {python}: install the package python3");
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("envoy");
-        std::fs::write(&path, format!("#!{python} -ISB\n{BEGINNING}{then}\naccept()\n"))?;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755))?;
+        // By another process: what this one has open for writing, its children have too, until they are the programs that they
+        // become, and no program is started that anybody has open for writing.
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "cat >$0 && chmod 755 $0"]).arg(&path).stdin(Stdio::piped());
+        let mut writer = writer.spawn()?;
+        let text = format!("#!{python} -ISB\n{BEGINNING}{then}\naccept()\n");
+        writer.stdin.take().context("no pipe")?.write_all(text.as_bytes())?;
+        ensure!(writer.wait()?.success(), "{} cannot be written", path.display());
         Ok(Self { _folder: folder, path })
     }
 }

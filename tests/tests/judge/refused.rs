@@ -72,6 +72,16 @@ async fn records(state: &Path, action: &[&str]) -> Result<String> {
     run(&[&["records", "verdicts"], action, &["--state", &state.to_string_lossy()]].concat()).await
 }
 
+/// What is found is told before it is stored.
+async fn is_recorded(state: &Path, object: &str) -> Result<()> {
+    eventually(TIMEOUT, async || {
+        let listed = records(state, &[]).await?;
+        ensure!(listed.contains(object), "{listed}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
 /// A route that the proxy refuses is replaced, and told: what comes beside it is served, and so is what was there.
 async fn is_replaced_alone(world: &World, portcullis: &Portcullis) -> Result<()> {
     let before = row(portcullis, "/other").await?;
@@ -111,8 +121,7 @@ async fn what_a_proxy_refuses_is_found_and_replaced_alone_told_and_never_sent_ag
     is_replaced_alone(&world, &portcullis).await?;
 
     // Neither a new process nor a new proxy meets it.
-    let listed = records(state.path(), &[]).await?;
-    ensure!(listed.contains("HTTPRoute infra/r "), "{listed}");
+    is_recorded(state.path(), "HTTPRoute infra/r ").await?;
     portcullis.restart().await?;
     counts(&portcullis, HELD, 1.0).await?;
     let mut another = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
@@ -274,8 +283,7 @@ async fn a_cluster_that_a_proxy_refuses_is_left_out_alone_and_what_came_with_it_
         anyhow::Ok(())
     })
     .await?;
-    let listed = records(state.path(), &[]).await?;
-    ensure!(listed.contains("Service infra/bad "), "{listed}");
+    is_recorded(state.path(), "Service infra/bad ").await?;
 
     // Neither a new process nor a new proxy meets it; what changes is tried anew.
     portcullis.restart().await?;
@@ -359,8 +367,7 @@ async fn without_a_judge_the_proxy_itself_says_what_it_refuses_and_that_alone_is
     second.check().await?;
     drop(second);
     counts(&portcullis, NACKS, 1.0).await?;
-    let listed = records(state.path(), &[]).await?;
-    ensure!(listed.contains("HTTPRoute infra/r "), "{listed}");
+    is_recorded(state.path(), "HTTPRoute infra/r ").await?;
     portcullis.restart().await?;
     counts(&portcullis, HELD, 1.0).await?;
     world.answers("/bad", 500, "", &portcullis).await?;

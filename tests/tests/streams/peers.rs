@@ -63,7 +63,7 @@ async fn names_are_looked_up_over_udp_and_over_tcp_where_an_answer_is_too_long()
     let world = World::start(&listeners, &files).await?;
     let asked = async |question: &[&str]| {
         let number = port.to_string();
-        let server = ["@127.0.0.1", "-p", &number, "+tries=1", "+time=1"];
+        let server = ["@127.0.0.1", "-p", &number, "+tries=1", "+time=10"];
         said(Command::new("dig").args(server).args(question), "").await
     };
     let answered = eventually(TIMEOUT, async || {

@@ -290,11 +290,18 @@ impl Asks {
     pub(super) async fn ask(&self, word: &[u8]) -> Result<(String, String)> {
         self.0.send(word).await?;
         let mut buffer = vec![0; 65_536];
-        let wait = std::time::Duration::from_secs(1);
-        let length = timeout(wait, self.0.recv(&mut buffer)).await.context("no answer")??;
-        let answer = &buffer[..length];
-        ensure!(answer.ends_with(word), "{length} bytes came back");
-        let head = String::from_utf8_lossy(&answer[..length - word.len()]).into_owned();
+        let wait = std::time::Duration::from_secs(5);
+        let answer = async {
+            loop {
+                let length = self.0.recv(&mut buffer).await?;
+                // What answers an earlier word may come late.
+                if buffer[..length].ends_with(word) {
+                    return anyhow::Ok(&buffer[..length]);
+                }
+            }
+        };
+        let answer = timeout(wait, answer).await.context("no answer")??;
+        let head = String::from_utf8_lossy(&answer[..answer.len() - word.len()]).into_owned();
         let (name, session) = head.trim_end().split_once(' ').context("no name")?;
         Ok((name.to_owned(), session.to_owned()))
     }

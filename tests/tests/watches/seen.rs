@@ -30,7 +30,7 @@ pub(crate) struct Seen {
 
 /// Waits that suit a test.
 pub(crate) const LIMITS: Limits = Limits {
-    answer: Duration::from_secs(2),
+    answer: Duration::from_secs(5),
     idle: Duration::from_secs(3),
     settle: Duration::from_millis(300),
     backoff_min: Duration::from_millis(50),

@@ -1,4 +1,7 @@
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tokio::time::sleep;
 
@@ -17,10 +20,13 @@ impl Fake {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("envoy");
         let text = format!("#!/bin/sh\nDIR={}\n{script}\n", folder.path().display());
-        // Written elsewhere and moved, since a program cannot be started while anybody has it open for writing.
-        fs::write(folder.path().join("envoy.tmp"), text).expect("a file");
-        fs::set_permissions(folder.path().join("envoy.tmp"), fs::Permissions::from_mode(0o700)).expect("ours");
-        fs::rename(folder.path().join("envoy.tmp"), &program).expect("the same folder");
+        // By another process: what this one has open for writing, its children have too, until they are the programs that they
+        // become, and no program is started that anybody has open for writing.
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "cat >$0 && chmod 700 $0"]).arg(&program).stdin(Stdio::piped());
+        let mut writer = writer.spawn().expect("a shell");
+        writer.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+        assert!(writer.wait().expect("it ends").success());
         let supervisor = Supervisor {
             envoy: program,
             xds: XdsAddress::Tcp { host: "127.0.0.1".into(), port: 1 },
@@ -82,7 +88,7 @@ async fn a_program_that_dies_is_started_again() {
 
 #[tokio::test]
 async fn every_gateway_has_a_program_with_its_own_bootstrap_while_it_is_served() {
-    let fake = Fake::new("cat $2 >> $DIR/bootstraps; echo $$ >> $DIR/pids; exec sleep 1000");
+    let fake = Fake::new("echo $$ >> $DIR/pids; cat $2 >> $DIR/bootstraps; exec sleep 1000");
     let run = Run::new(&fake, &[gateway("a")]);
     eventually(|| fake.left("bootstraps").contains("\"cluster\":\"ns/a\"")).await;
     run.served.send_modify(|all| {

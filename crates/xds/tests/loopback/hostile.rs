@@ -198,7 +198,7 @@ async fn a_connection_that_is_dead_without_a_word_is_cut() {
 #[tokio::test]
 async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
     let server = ready(|config| {
-        config.max_connection_age = Some(Duration::from_secs(1));
+        config.max_connection_age = Some(Duration::from_secs(3));
         // Nobody but who has a stream may stay for so long.
         config.drain_timeout = Duration::from_hours(1);
         config.keepalive_interval = Duration::from_hours(1);

@@ -307,7 +307,7 @@ async fn tokens_are_judged_in_line_and_nobody_waits_for_ever() {
 async fn who_says_nothing_makes_room_for_who_does() {
     let mut server = run(|config| {
         config.max_idle_connections = 1;
-        config.idle_timeout = Duration::from_millis(500);
+        config.idle_timeout = Duration::from_secs(3);
     })
     .await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
@@ -402,7 +402,7 @@ async fn a_connection_that_nobody_uses_any_more_counts_as_idle() {
 
 #[tokio::test]
 async fn a_connection_on_which_nobody_is_let_in_ends() {
-    let server = run(|config| config.idle_timeout = Duration::from_millis(500)).await;
+    let server = run(|config| config.idle_timeout = Duration::from_secs(3)).await;
     let mut idle = handshake(server.address, server.trusted.clone()).await.unwrap();
     let mut said = Vec::new();
     // Its settings, and then the end.
