@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cluster::lease::{LeaderElector, Settings};
-use kube::Config;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Config};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::wait::TIMEOUT;
 use serde_json::json;
@@ -70,8 +70,9 @@ async fn a_lease_stolen_for_68_years_is_taken_back_after_four_durations() -> Res
          spec: {holderIdentity: thief, leaseDurationSeconds: 2147483647, renewTime: '2106-01-01T00:00:00.000000Z'}}";
     server.apply_in(&namespace, stolen).await?;
     let settings = Settings {
-        duration: Duration::from_secs(3),
-        renew: Duration::from_millis(900),
+        duration: Duration::from_secs(5),
+        // For so long an API server may take to answer, also when it is given back.
+        renew: Duration::from_millis(1500),
         retry: Duration::from_millis(100),
         ..Settings::new(namespace.as_str(), "portcullis", "ours")
     };
@@ -85,5 +86,8 @@ async fn a_lease_stolen_for_68_years_is_taken_back_after_four_durations() -> Res
         .context("it waits for 68 years")??;
     drop(shutdown);
     timeout(TIMEOUT, task).await??;
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(server.client().await?, &namespace);
+    let spec = leases.get("portcullis").await?.spec.unwrap_or_default();
+    ensure!(spec.holder_identity.is_none(), "it was given back: {spec:?}");
     Ok(())
 }
